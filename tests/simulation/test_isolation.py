@@ -21,7 +21,7 @@ from tests.simulation.world import Machine, World
 
 TOPIC = TopicPartition("ledger", 0)
 PATIENCE_S = 60.0
-PRODUCE_VERSION = 9
+PRODUCE_VERSION = 12
 CLIENT = "client"
 
 
@@ -74,10 +74,10 @@ class Trial:
         state = machine.process.broker.node.metadata.image.partition(*TOPIC)
         return state or PartitionImage((), (), -1)
 
-    async def produce(self) -> PartitionResult:
+    async def produce(self, timeout_ms: int = 30_000) -> PartitionResult:
         records = memoryview(batch.encode([(None, b"value", (), self.leader.clock.now_ms())]))
         data = TopicData(name=TOPIC.topic, partitions=[PartitionData(TOPIC.partition, records)])
-        request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=30_000, topics=[data])
+        request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=timeout_ms, topics=[data])
         waiting = self.channel.produce(request, PRODUCE_VERSION)
         assert waiting is not None
         frame = await waiting
@@ -140,6 +140,20 @@ def test_it_comes_back_with_one_registration() -> None:
         await trial.wait_until(lambda: len(trial.state_at(trial.witness).isr) == 3)
         await asyncio.sleep(2 * SESSION_TIMEOUT_S)
         assert len(epochs) == 1
+
+    play(script)
+
+
+def test_a_leader_that_nobody_can_tell_anything_does_not_keep_its_producers() -> None:
+    async def script(trial: Trial) -> None:
+        for machine in trial.cluster.machines:
+            if machine is not trial.leader:
+                trial.leader.world.network.partition(trial.leader.name, machine.name)
+        assert (await trial.produce(timeout_ms=1000)).error_code == ErrorCode.REQUEST_TIMED_OUT
+        await trial.depose()
+        result = await trial.produce(timeout_ms=1000)
+        assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert result.current_leader_id == -1, "it must not name itself"
 
     play(script)
 

@@ -36,6 +36,7 @@ class Alone:
     def __init__(self, doors: Doors, *, read_only: bool) -> None:
         self.broker_epoch = -1
         self.catch_up = None
+        self.is_connected = True
         self._doors = doors
         self._read_only = read_only
         self._directories: Sequence[DataDirectory] = ()

@@ -250,6 +250,7 @@ class Broker:
             admission=coordinators.admission,
             apis={key: handler.versions for key, handler in table.items()},
             catch_up=self.participation.catch_up,
+            is_connected=lambda: self.participation.is_connected,
             faults=self._faults,
         )
 

@@ -113,6 +113,10 @@ class Member:
     def catch_up(self) -> Callable[[], Awaitable[None]]:
         return self._metadata.catch_up
 
+    @property
+    def is_connected(self) -> bool:
+        return self._membership.is_connected
+
     # Before the logs are opened
 
     async def choose_node_id(self, config: BrokerConfig, directories: Sequence[DataDirectory]) -> BrokerConfig:

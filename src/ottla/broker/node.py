@@ -48,6 +48,8 @@ class Node:
     catch_up: Callable[[], Awaitable[None]] | None = None
     """Replays what other brokers have changed in the metadata, before a client is told that something is unknown. None
     on a broker that is alone: nobody else changes anything."""
+    is_connected: Callable[[], bool] = lambda: True
+    """Whether this broker can reach the store of the metadata, and so would know if others led its partitions."""
     faults: Faults | None = None
     request_meters: RequestMeters = field(default_factory=RequestMeters)
 

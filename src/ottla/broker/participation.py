@@ -46,6 +46,10 @@ class Participation(Protocol):
     def catch_up(self) -> Callable[[], Awaitable[None]] | None:
         """See `Node.catch_up`."""
 
+    @property
+    def is_connected(self) -> bool:
+        """See `Node.is_connected`."""
+
     async def choose_node_id(self, config: BrokerConfig, directories: Sequence[DataDirectory]) -> BrokerConfig:
         """The settings with the number of this broker."""
 

@@ -236,10 +236,14 @@ def find(node: Node, call: Call[ProduceRequest], topic: TopicData, index: int) -
     return partition
 
 
-def find_error(future: asyncio.Future[None]) -> BaseException | None:
-    """Why an append is not acknowledged now; None if it is."""
+def find_error(node: Node, future: asyncio.Future[None]) -> BaseException | None:
+    """Why an append is not acknowledged now; None if it is.
+
+    A leader that cannot reach the store may have been replaced without knowing it. Told REQUEST_TIMED_OUT, clients
+    would try it again and again, and ask nobody who leads.
+    """
     if not future.done() or future.cancelled():
-        return KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+        return KafkaError(ErrorCode.REQUEST_TIMED_OUT if node.is_connected() else ErrorCode.NOT_LEADER_OR_FOLLOWER)
     return future.exception()
 
 
@@ -254,7 +258,7 @@ def acknowledge(
     def settle(result: PartitionResult, meter: TopicMeter, future: asyncio.Future[None]) -> None:
         nonlocal left
         left -= 1
-        error = find_error(future)
+        error = find_error(node, future)
         if answer.done():  # the time-out is over, or the client is gone
             return
         if error is not None:
@@ -268,7 +272,7 @@ def acknowledge(
             return
         for result, future, meter in waiting:
             # A wait that has failed in this turn of the event loop is done, and `settle` has not been called for it.
-            if result.error_code == ErrorCode.NONE and (error := find_error(future)) is not None:
+            if result.error_code == ErrorCode.NONE and (error := find_error(node, future)) is not None:
                 fail(node, call, response, result, error, meter)
         answer.set_result(response)
 
@@ -314,7 +318,7 @@ def fail(
 def name_leader(node: Node, call: Call[ProduceRequest], response: ProduceResponse, result: PartitionResult) -> None:
     topic = next(topic for topic in response.topics if any(each is result for each in topic.partitions))
     leader = find_new_leader(node, call.client, topic.name, topic.topic_id, result.index)
-    if leader is None:
+    if leader is None or leader.broker_id == node.broker_id:  # this broker was replaced, and does not know by whom
         return
     result.current_leader_id, result.current_leader_epoch = leader.broker_id, leader.epoch
     if leader.endpoint is not None and leader.endpoint not in response.node_endpoints:
