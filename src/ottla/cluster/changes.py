@@ -251,6 +251,13 @@ class SetElectionRules:
 
 
 @dataclass(frozen=True, slots=True)
+class RememberUnregistered:
+    """The largest id of an unregistered broker. Only a snapshot has it; replay of UnregisterBroker notes it."""
+
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class VerifyDigest:
     """The digest of the image before this change. A broker whose image has another digest stops: replay disagrees."""
 
@@ -274,6 +281,7 @@ Change = (
     | ReserveProducerIds
     | SetFeature
     | SetElectionRules
+    | RememberUnregistered
     | VerifyDigest
 )
 

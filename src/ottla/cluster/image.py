@@ -46,6 +46,8 @@ class Image:
     configs: Map[tuple[ConfigResource, str], Map[str, str]] = field(default_factory=Map)
     features: Map[str, int] = field(default_factory=Map)
     election_rules: int = ELIGIBLE_LEADER_REPLICAS
+    largest_unregistered: int = -1
+    """The largest id of a broker that was unregistered. A store that is written again gives no such id to another."""
     derived: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """Results that were computed from this image and are needed again. They are dropped with the image."""
     lasting: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)

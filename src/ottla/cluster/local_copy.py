@@ -207,7 +207,7 @@ async def restore_store(store: Store, image: Image) -> int:
                 f"the store is at version {version}, the copy only at {image.version}: keep the store"
             )
         old = SnapshotPointer.decode(pointer_node.data)
-        await keep_broker_ids(session, image.brokers)
+        await keep_broker_ids(session, (*image.brokers, image.largest_unregistered))
         parts = list(split(image.snapshot()))
         await _create(session, znodes.snapshot_path(image.version), b"")
         for number, part in enumerate(parts):

@@ -45,6 +45,7 @@ class MutableImage:
     configs: Map[tuple[ConfigResource, str], Map[str, str]]
     features: Map[str, int]
     election_rules: int
+    largest_unregistered: int
     topic_drafts: dict[bytes, tuple[TopicImage, list[PartitionImage]]] = field(default_factory=dict)
     """Topics whose partitions are being changed. `finish_topics` puts them into `topics_by_name`."""
     electorate_of_brokers: tuple[object, Electorate | None] = (None, None)
@@ -219,6 +220,7 @@ def _unregister_broker(draft: MutableImage, item: change.UnregisterBroker) -> No
     if broker is None or not broker.fenced:
         raise ReplayError(f"broker {item.broker_id} is not a fenced broker")
     draft.brokers = draft.brokers.delete(item.broker_id)
+    draft.largest_unregistered = max(draft.largest_unregistered, item.broker_id)
     if draft.election_rules != FIRST_RULES:
         electorate = draft.electorate()
         _change_partitions(draft, lambda found, rules: leadership.unregister(found, broker.id, electorate, rules))
@@ -392,6 +394,10 @@ def _set_election_rules(draft: MutableImage, item: change.SetElectionRules) -> N
     draft.election_rules = item.level
 
 
+def _remember_unregistered(draft: MutableImage, item: change.RememberUnregistered) -> None:
+    draft.largest_unregistered = item.broker_id
+
+
 _OF_PARTITIONS = (change.CreatePartition, change.ChangePartition, change.TakeReplicasOffline)
 """Changes of single partitions. All others see the topics with these changes applied."""
 
@@ -412,5 +418,6 @@ _RULES: Mapping[type, Callable[[MutableImage, Any], None]] = {
     change.ReserveProducerIds: _reserve_producer_ids,
     change.SetFeature: _set_feature,
     change.SetElectionRules: _set_election_rules,
+    change.RememberUnregistered: _remember_unregistered,
     change.VerifyDigest: _verify_digest,
 }

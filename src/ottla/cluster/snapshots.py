@@ -99,6 +99,8 @@ def _cluster_snapshot(image: Union["Image", "MutableImage"]) -> Iterator[Change]
             yield change.BeginShutdown(broker.id, broker.epoch)
     if image.election_rules != ELIGIBLE_LEADER_REPLICAS:
         yield change.SetElectionRules(image.election_rules)
+    if image.largest_unregistered >= 0:
+        yield change.RememberUnregistered(image.largest_unregistered)
     if image.controller is not None:
         controller = image.controller
         yield change.BecomeController(controller.broker_id, controller.broker_epoch, controller.epoch)

@@ -10,12 +10,13 @@ from ottla.broker.numbering import choose_node_id
 from ottla.cluster.broker_ids import generate_broker_id
 from ottla.cluster.local_copy import restore_store
 from ottla.cluster.memory_store import Fate, MemoryStore
+from ottla.cluster.registration import unregister_broker
 from ottla.cluster.store import Operation
 from ottla.config import BrokerConfig, ConfigError
 from ottla.storage.directories import DataDirectory
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.loop import simulate
-from tests.unit.cluster.clusters import cluster
+from tests.unit.cluster.clusters import cluster, decide, fenced
 
 
 def make_directory(node_id: int | None) -> DataDirectory:
@@ -66,6 +67,19 @@ def test_a_restored_store_gives_no_number_of_its_brokers() -> None:
     async def run() -> int:
         store = MemoryStore()
         await restore_store(store.client("restore"), cluster(brokers=3))
+        return await generate_broker_id(store.client("broker"), 1, Random(1))
+
+    assert simulate(run()) == 4
+
+
+def test_a_restored_store_gives_no_number_of_a_broker_that_was_unregistered() -> None:
+    image = cluster(brokers=3)
+    for broker_id in (3, 2):
+        image = decide(fenced(image, broker_id), unregister_broker(fenced(image, broker_id), broker_id))
+
+    async def run() -> int:
+        store = MemoryStore()
+        await restore_store(store.client("restore"), image)
         return await generate_broker_id(store.client("broker"), 1, Random(1))
 
     assert simulate(run()) == 4

@@ -43,6 +43,7 @@ EXAMPLES: list[Change] = [
     change.ReserveProducerIds(1, 2, 1000, 1000),
     change.SetFeature("group.version", 1),
     change.SetElectionRules(0),
+    change.RememberUnregistered(1003),
     change.VerifyDigest(ID),
 ]
 
