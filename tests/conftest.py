@@ -37,6 +37,7 @@ BUDGETS = {
     "cluster": 300,
     "spark": 620,
     "streams": 170,
+    "connect": 60,
 }
 STRICT = os.environ.get("OTTLA_BUDGET") == "strict"
 

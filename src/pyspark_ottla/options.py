@@ -246,7 +246,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     kafka = given.kafka(_NOT_FOR_WRITERS)
     return WriteOptions(
         kafka,
-        _record_shape(kafka),
+        parse_record_shape(kafka),
         topic.strip() if topic is not None else None,
         given.choice("guarantee", GUARANTEES, GUARANTEES[0]) == GUARANTEES[0],
         (given.text("ledgerTopic") or topic or "").strip() or None,
@@ -256,7 +256,8 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     )
 
 
-def _record_shape(kafka: Mapping[str, str]) -> RecordShape:
+def parse_record_shape(kafka: Mapping[str, str]) -> RecordShape:
+    """From the settings of a producer, by Kafka's names. OptionError for the first thing that is wrong."""
     codec = kafka.get("compression.type", kafka.get("compression.codec", "none")).strip().lower()
     if codec not in CODECS:
         raise OptionError(f"kafka.compression.type: {codec!r} is none of {', '.join(CODECS)}")

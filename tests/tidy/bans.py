@@ -109,6 +109,7 @@ BANS: tuple[Ban, ...] = (
         ("pyspark", "pyspark.*"),
         allowed={
             "ottla.spark": "helpers for PySpark users",
+            "ottla.connect.running": "tasks of connectors are Spark's",
             "ottla.streams": "its tasks are Spark's, and Spark computes its columns",
             "ottla.cli.sql": "the command that is a Spark session",
             "ottla.cli.demo.pipeline": "the demo's job, a program of its own",
@@ -205,6 +206,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.storage.files": "a lock only: a flush may use a descriptor that the loop wants to close",
             "ottla.testing": "a broker beside the test, and its offload, which must know when it is idle",
             "ottla.connect.settings.redaction": "a lock only: connectors add their secrets from threads of their own",
+            "ottla.connect.running.run": "a thread for each connector, as Spark's local properties ask for",
             "ottla.streams.state.server": "a thread for each connection",
             "ottla.streams.state.service": "locks of tables, and restores in the background",
             "ottla.streams.running.driver": "a thread for each subtopology, as Spark's local properties ask for",
@@ -350,6 +352,7 @@ BANS: tuple[Ban, ...] = (
             "os.fork",
         ),
         allowed={
+            "ottla.connect.connectors.files": "reads and writes the files of users",
             "ottla.connect.settings.providers": "reads the files that references to config providers name",
             "ottla.storage.files": "the one file layer",
             "ottla.server.sending": "os.sendfile and os.writev on its own socket",
@@ -396,6 +399,8 @@ BANS: tuple[Ban, ...] = (
             "ottla.system.clock": "the wall clock",
             "ottla.client.backoff": "how long a client waits, and that it waits",
             "ottla.cli": COMMAND_LINE,
+            "ottla.connect.running.loop": "when a task that has failed may run again",
+            "ottla.connect.running.sink_loop": "when to look for new topics again",
             "ottla.streams.running.driver": "hands the clock to everything below",
             "ottla.streams.running.loop": "when a batch may begin, and how long a task has failed",
             "ottla.streams.state.server": "hands the clock to everything below",

@@ -91,6 +91,23 @@ def raise_epoch(client: Client, transactional_id: str, timeout_ms: int = FENCE_M
     return answer.producer_id, answer.producer_epoch
 
 
+def renew_epoch(client: Client, producer: ProducerIdentity, timeout_ms: int = FENCE_MS) -> ProducerIdentity:
+    """The same producer with a higher epoch, if nobody else has taken its transactional id since (KIP-360).
+
+    Raises KafkaError with PRODUCER_FENCED or INVALID_PRODUCER_EPOCH otherwise.
+    """
+    assert producer.transactional_id is not None
+    request = InitProducerIdRequest(
+        transactional_id=producer.transactional_id,
+        transaction_timeout_ms=timeout_ms,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+    )
+    answer = client.ask_coordinator("transaction", producer.transactional_id, request, _INIT_UNTIL)
+    raise_for_errors(answer, f"transactional id {producer.transactional_id!r}")
+    return producer._replace(producer_id=answer.producer_id, epoch=answer.producer_epoch)
+
+
 def _init_idempotent_producer(client: Client, request: InitProducerIdRequest) -> ProducerIdentity:
     answer = client.ask_any(request)
     raise_for_errors(answer, "cannot get a producer id")

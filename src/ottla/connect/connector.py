@@ -14,6 +14,7 @@ offsets together with the rows, the sink keeps them there and returns them from 
 record exactly once. Otherwise the offsets are those committed by the group `connect-<name>`.
 """
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,12 @@ SourcePartition = Mapping[str, Any]
 """Names a part of a source that has an offset of its own: a file, a table, a replication slot. A flat JSON object."""
 SourceOffset = Mapping[str, Any]
 """How far a source partition has been read. A flat JSON object."""
+
+
+def partition_key(partition: SourcePartition) -> str:
+    """The same text for the same source partition, whatever the order of its names."""
+    return json.dumps(partition, sort_keys=True)
+
 
 MAX_ROWS: Final = 100_000
 """Rows that a task should not exceed by much in one round, so that a transaction and a status stay short."""
@@ -59,7 +66,8 @@ class Connector(ABC):
         self.context = context
 
     def start(self) -> None:  # noqa: B027 - few connectors need it
-        """Prepare what `plan` or `find_positions` needs. Called once, before everything else."""
+        """Prepare what `plan` or `find_positions` needs. Called before everything else, again if it raises
+        RetriableError."""
 
     def stop(self) -> None:  # noqa: B027 - few connectors need it
         """Free what `start` has taken. Called once, also after a failure."""
@@ -132,7 +140,21 @@ class RefusedRecord:
     reason: str
 
 
+@dataclass(frozen=True)
+class Written:
+    """What has become of a batch."""
+
+    refused: Sequence[RefusedRecord] = ()
+    """What the target does not take, among the records before `end`."""
+    end: int | None = None
+    """The offset up to which the batch was written; None: all of it. The rest comes again with what follows it."""
+
+
 class Sink(Connector):
+    def is_due(self, where: TopicPartition, start: int, end: int) -> bool:
+        """On the driver: whether these offsets are worth a batch now. A sink that writes large files waits for more."""
+        return True
+
     def find_positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Shut out earlier owners and return the next offset of each partition that the target keeps one for.
 
@@ -141,8 +163,8 @@ class Sink(Connector):
         return {}
 
     @abstractmethod
-    def write(self, batch: SinkBatch) -> Sequence[RefusedRecord]:
-        """In a Spark task: write the batch durably before returning. Returns what the target does not take.
+    def write(self, batch: SinkBatch) -> Written:
+        """In a Spark task: write the batch durably before returning. It may have no rows, only an end to remember.
 
         Raises RetriableError if the target is away. A sink that cannot go on without a refused record raises.
         """

@@ -98,7 +98,7 @@ class TopicReader:
         if new:
             starts = self._client.list_offsets(dict.fromkeys(new, EARLIEST))
             self._positions |= {where: found.offset for where, found in starts.items()}
-        ends = self._client.list_offsets(dict.fromkeys(partitions, LATEST), READ_COMMITTED)
+        ends = self._client.list_offsets(dict.fromkeys(partitions, LATEST))  # open transactions are waited for
         for where, end in ends.items():
             start = self._positions[where]
             if start < end.offset:

@@ -1,0 +1,4 @@
+"""The connectors that come with Ottla.
+
+files/    files and directories
+"""

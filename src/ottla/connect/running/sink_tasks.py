@@ -1,0 +1,180 @@
+"""What runs in Spark's Python workers for a sink: ranges of offsets, from the topic to the target.
+
+A task writes one range after the other. Then it commits the offsets to the connector's group, in the same transaction
+as the dead letters of these ranges, with the task's transactional id: a task that was fenced moves no offset. A task
+never raises: it reports its failure, together with what it has committed.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ottla.client.client import Client
+from ottla.client.fetching import fetch
+from ottla.client.groups import CommittedOffset
+from ottla.client.transactions import ProducerIdentity, commit_offsets_in_transaction
+from ottla.connect.connector import MAX_ROWS, RefusedRecord, Sink, SinkBatch
+from ottla.connect.errors import RecordError
+from ottla.connect.running.conversion import RECORDS, Conversion, list_originals
+from ottla.connect.running.failures import explain_failure
+from ottla.connect.running.tolerance import TASK_PUT, DeadLetter, ErrorHandler, ErrorPolicy, Original, RecordFailure
+from ottla.connect.running.topics import TopicGroup
+from ottla.connect.running.work import Failure, Order, RangeOrder, Report, report_fields, to_order
+from ottla.connect.running.writing import TransactionWriter
+from ottla.pipeline.decoding import COLUMNS, decode
+from ottla.spark.jobs import take_order, to_report
+from ottla.topic_partition import TopicPartition
+from pyspark_ottla.garbage import freeze_loaded_modules
+from pyspark_ottla.options import RecordShape
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+"""A range ends once so many bytes were read, even if it has fewer than MAX_ROWS rows."""
+
+_COLUMNS: Final = (*COLUMNS, "headers")
+
+
+@dataclass(frozen=True)
+class SinkPlan:
+    """What the tasks of a sink need. It is sent to Spark's Python workers with the function that runs."""
+
+    sink: Sink
+    conversion: Conversion
+    policy: ErrorPolicy
+    consumer: Client
+    producer: Client
+    shape: RecordShape
+    isolation: int
+    group: str
+    transaction_timeout_ms: int
+
+
+def run_sink_task(plan: SinkPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The input is a row of `spark.range`, which only says how many tasks there are."""
+    for _ in batches:
+        pass
+    fields = take_order()
+    if fields is not None:
+        yield to_report(report_fields(run_sink_order(plan, to_order(fields))))
+
+
+def run_sink_order(plan: SinkPlan, order: Order) -> Report:
+    freeze_loaded_modules()
+    errors = ErrorHandler(plan.policy, plan.sink.context.name, order.task, plan.producer)
+    batch = _SinkBatch(plan, order, errors)
+    failure = batch.write_ranges()
+    producer: ProducerIdentity = order.producer
+    try:
+        producer = batch.commit()
+    except Exception as error:
+        batch.positions.clear()
+        failure = explain_failure(error)
+    if failure is not None:
+        for client in (plan.consumer, plan.producer):
+            client.close()  # answers that nobody will read may be in flight
+    positions = [(*where, offset) for where, offset in batch.positions.items()]
+    counts = batch.counts + errors.counts
+    return Report(order.task, producer, {}, positions, (), counts, errors.log_lines, failure)
+
+
+class _SinkBatch:
+    def __init__(self, plan: SinkPlan, order: Order, errors: ErrorHandler) -> None:
+        self._plan = plan
+        self._order = order
+        self._errors = errors
+        self.positions: dict[TopicPartition, int] = {}
+        """Up to where each range was written."""
+        self.counts: Counter[str] = Counter()
+
+    def write_ranges(self) -> Failure | None:
+        """Write ranges until one fails."""
+        for wanted in self._order.ranges:
+            letters = len(self._errors.dead_letters)
+            try:
+                self.positions[TopicPartition(wanted.topic, wanted.partition)] = self._write(wanted)
+            except Exception as error:
+                del self._errors.dead_letters[letters:]
+                return explain_failure(error)
+        return None
+
+    def _write(self, wanted: RangeOrder) -> int:
+        plan = self._plan
+        letters = len(self._errors.dead_letters)
+        found, end = self._fetch(wanted)
+        rows = [plan.conversion.from_topic(wanted.topic, wanted.partition, each, self._errors) for each in found]
+        batch = SinkBatch(wanted.topic, wanted.partition, wanted.start, end, [each for each in rows if len(each)])
+        written = plan.sink.write(batch)
+        if written.refused:
+            self._handle_refused(written.refused, wanted, found)
+        if written.end is not None and written.end < end:  # what was found out about the rest is found out again
+            end = written.end
+            kept = [each for each in self._errors.dead_letters[letters:] if each.offset < end]
+            self._errors.dead_letters[letters:] = kept
+        self.counts["sink-record-read-total"] += sum(each.num_rows for each in found)
+        if end > wanted.start:
+            self.counts["sink-record-send-total"] += sum(len(each) for each in rows) - len(written.refused)
+        return end
+
+    def _fetch(self, wanted: RangeOrder) -> tuple[list[pa.RecordBatch], int]:
+        """Records from the start of the range to its end, or fewer if there are many; and the next offset."""
+        topic, partition, start, end = wanted
+        answers = fetch(self._plan.consumer, topic, partition, start, end, isolation=self._plan.isolation)
+        batches: list[pa.RecordBatch] = []
+        rows_left, bytes_left = MAX_ROWS, MAX_BYTES
+        for found in decode(answers, topic, partition, start, end, _COLUMNS):
+            batch = found.slice(0, rows_left)
+            batches.append(batch)
+            rows_left -= batch.num_rows
+            bytes_left -= batch.nbytes
+            if rows_left <= 0 or bytes_left <= 0:
+                end = batch.column("offset")[-1].as_py() + 1
+                answers.close()
+                break
+        return batches, end
+
+    def _handle_refused(
+        self, refused: Sequence[RefusedRecord], wanted: RangeOrder, found: Sequence[pa.RecordBatch]
+    ) -> None:
+        offsets = pa.array([each.record.offset for each in refused], pa.int64())
+        originals: dict[int, Original] = {}
+        for batch in found:
+            chosen = batch.filter(pc.is_in(batch.column("offset"), offsets))
+            timestamps = pc.divide(chosen.column("timestamp").cast(pa.int64()), 1000)
+            for original in list_originals(wanted.topic, wanted.partition, chosen, timestamps):
+                originals[original.offset] = original
+        operator = f"{type(self._plan.sink).__module__}.{type(self._plan.sink).__qualname__}"
+        for each in refused:
+            failure = RecordFailure(TASK_PUT, operator, RecordError(each.reason))
+            self._errors.handle(failure, originals[each.record.offset or 0])
+
+    def commit(self) -> ProducerIdentity:
+        """Commit the offsets of what was written, with its dead letters. Raises if it is not known to be committed."""
+        starts = {TopicPartition(each.topic, each.partition): each.start for each in self._order.ranges}
+        moved = {where: offset for where, offset in self.positions.items() if offset > starts[where]}
+        if not moved:
+            return self._order.producer
+        plan = self._plan
+        writer = TransactionWriter(
+            plan.producer, self._order.producer, plan.shape, [TopicGroup()], plan.transaction_timeout_ms
+        )
+        if self._errors.dead_letters:
+            writer.write(plan.policy.dead_letter_topic, _to_rows(self._errors.dead_letters))
+            writer.flush()
+        offsets = {where: CommittedOffset(offset) for where, offset in moved.items()}
+        commit_offsets_in_transaction(plan.producer, self._order.producer, plan.group, offsets)
+        return writer.commit()
+
+
+def _to_rows(letters: Sequence[DeadLetter]) -> pa.RecordBatch:
+    headers = [[{"key": name, "value": value} for name, value in each.headers] for each in letters]
+    columns = {
+        "key": [each.key for each in letters],
+        "value": [each.value for each in letters],
+        "timestamp": [each.timestamp for each in letters],
+        "partition": [None] * len(letters),
+        "headers": headers,
+    }
+    return pa.record_batch([pa.array(columns[field.name], field.type) for field in RECORDS], schema=RECORDS)
