@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Ottla needs Python 3.11 or newer, and $(PYTHON) is older: make setup PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(RUN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,spark]'
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[connect,dev,spark]'
 	@touch $(STAMP)
 
 $(COMPILED): $(STAMP) $(KERNELS) tools/compile_kernels.py
