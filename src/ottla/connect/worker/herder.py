@@ -29,6 +29,12 @@ class BadRequest(HerderError):
     status = 400
 
 
+class Forbidden(HerderError):
+    """The worker's settings do not allow it."""
+
+    status = 403
+
+
 class NotFound(HerderError):
     status = 404
 

@@ -1,0 +1,233 @@
+"""Workers with runs that move nothing, against a real broker: two of a group, and one that is alone."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ottla.client.client import Client
+from ottla.connect.worker.herder import AlreadyExists, BadRequest, ConnectorOffset, Forbidden, NotFound, TaskId
+from ottla.connect.worker.herding import WorkerHerder
+from ottla.connect.worker.runs import State, TargetState
+from ottla.connect.worker.starting import make_distributed_herder, make_standalone_herder
+from ottla.testing import LocalBroker, broker
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest
+from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from tests.patience import PATIENCE_S
+from tests.unit.connect.worker.fakes import SINK, SOURCE, FakePlugins, FakeRuns
+
+GROUP = "workers"
+
+
+def wait_until(is_done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_done():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def find_state(herder: WorkerHerder, name: str) -> State | None:
+    try:
+        status = herder.get_status(name)
+    except NotFound:
+        return None
+    return status.tasks[0].state if status.tasks else status.connector.state
+
+
+class Workers:
+    """Workers of one group, and what runs on each of them."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.herders: list[WorkerHerder] = []
+        self.runs: list[FakeRuns] = []
+
+    def add(self, **settings: str) -> WorkerHerder:
+        properties = {
+            "bootstrap.servers": self.bootstrap,
+            "group.id": GROUP,
+            "config.storage.topic": "connect-configs",
+            "offset.storage.topic": "connect-offsets",
+            "offset.storage.partitions": "2",
+            "status.storage.topic": "connect-status",
+            "status.storage.partitions": "2",
+            "heartbeat.interval.ms": "50",
+            "session.timeout.ms": str(PATIENCE_S * 1000),
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+        runs = FakeRuns()
+        herder = make_distributed_herder(properties, f"worker-{len(self.herders)}:8083", FakePlugins(), runs)
+        herder.start()
+        self.herders.append(herder)
+        self.runs.append(runs)
+        wait_until(lambda: herder.get_health().status == "healthy")
+        return herder
+
+    def remove(self, number: int) -> None:
+        self.runs.pop(number)
+        self.herders.pop(number).close()
+
+    def close(self) -> None:
+        for herder in self.herders:
+            herder.close()
+
+    def wait_for(self, *counts: int) -> None:
+        """Until so many connectors run on each worker."""
+        wait_until(lambda: tuple(len(runs.running) for runs in self.runs) == counts)
+
+
+@pytest.fixture(scope="module")
+def long_sessions() -> Iterator[LocalBroker]:
+    with broker(group_max_session_timeout_ms=PATIENCE_S * 1000) as found:
+        yield found
+
+
+@pytest.fixture
+def workers(long_sessions: LocalBroker) -> Iterator[Workers]:
+    found = Workers(long_sessions.bootstrap)
+    yield found
+    for name in found.herders[0].list_connectors() if found.herders else []:
+        found.herders[0].delete_connector(name)
+    found.close()
+
+
+def test_connectors_are_shared_and_handed_over(workers: Workers) -> None:
+    """Created at one worker, seen at the other, balanced between them, and all on the last one."""
+    first = workers.add()
+    for number in range(6):
+        first.create_connector(f"c{number}", SOURCE)
+    workers.wait_for(6)
+    stayed = [*workers.runs[0].made]
+    second = workers.add()
+    workers.wait_for(3, 3)
+    assert not workers.runs[0].running & workers.runs[1].running
+    assert [run.calls for run in stayed if run.is_running] == [["start"]] * 3
+    for name in workers.runs[1].running:
+        wait_until(lambda name=name: find_state(first, name) is State.RUNNING)  # type: ignore[misc]
+        wait_until(lambda name=name: first.get_status(name).connector.worker_id == "worker-1:8083")  # type: ignore[misc]
+    second.create_connector("c6", SOURCE)
+    wait_until(lambda: sum(len(runs.running) for runs in workers.runs) == 7)
+    workers.remove(0)
+    workers.wait_for(7)
+    assert second.list_connectors() == [f"c{number}" for number in range(7)]
+
+
+def test_a_worker_that_the_group_has_removed_stops_its_runs_before_it_joins_again(workers: Workers) -> None:
+    herder = workers.add()
+    herder.create_connector("a", SOURCE)
+    workers.wait_for(1)
+    first = workers.runs[0].find("a")
+    first.ends_when_asked = False
+    client = Client({"bootstrap.servers": workers.bootstrap})
+
+    def list_members() -> list[str]:
+        answer = client.ask_coordinator("group", GROUP, DescribeGroupsRequest(groups=[GROUP]))
+        return [member.member_id for member in answer.groups[0].members]
+
+    (member,) = list_members()
+    request = LeaveGroupRequest(group_id=GROUP, members=[MemberIdentity(member_id=member)], member_id=member)
+    client.ask_coordinator("group", GROUP, request)
+    wait_until(lambda: "stop" in first.calls)
+    assert list_members() == []
+    assert herder.get_health().status == "unhealthy"
+    first.is_running = False
+    wait_until(lambda: workers.runs[0].find("a") is not first)
+    workers.wait_for(1)
+    client.close()
+
+
+def test_what_users_ask_for_at_one_worker_happens_at_the_other(workers: Workers) -> None:
+    first, second = workers.add(), workers.add()
+    first.create_connector("a", SOURCE)
+    wait_until(lambda: find_state(second, "a") is State.RUNNING)
+    (owner,) = [number for number, runs in enumerate(workers.runs) if runs.running]
+    runs, other = workers.runs[owner], workers.herders[1 - owner]
+    wait_until(lambda: len(other.get_connector("a").tasks) == 2)
+    assert other.get_connector("a").config == {**SOURCE, "name": "a"}
+    assert [task.id for task in other.list_tasks("a")] == [TaskId("a", 0), TaskId("a", 1)]
+    assert other.get_task_status(TaskId("a", 1)).version == "7"
+    wait_until(lambda: other.get_topics("a") == ["topic-of-a"])
+    other.pause("a")
+    wait_until(lambda: find_state(other, "a") is State.PAUSED)
+    other.resume("a")
+    wait_until(lambda: find_state(other, "a") is State.RUNNING)
+    made = len(runs.made)
+    answer = other.restart("a", include_tasks=True, only_failed=False)
+    assert [answer.connector.state, *(task.state for task in answer.tasks)] == [State.RESTARTING] * 3
+    wait_until(lambda: len(runs.made) == made + 1)
+    other.patch_config("a", {"x": "y", "tasks.max": "1"})
+    wait_until(lambda: "x" in runs.find("a").spec.config)
+    wait_until(lambda: len(other.get_status("a").tasks) == len(other.get_connector("a").tasks) == 1)
+    runs.find("a").report(State.FAILED, "it broke")
+    wait_until(lambda: other.get_status("a").tasks[0].trace == "it broke")
+    other.restart_task(TaskId("a", 0))
+    wait_until(lambda: find_state(other, "a") is State.RUNNING)
+    other.stop("a")
+    wait_until(lambda: find_state(other, "a") is State.STOPPED)
+    assert other.get_connector("a").tasks == []
+    other.delete_connector("a")
+    workers.wait_for(0, 0)
+    wait_until(lambda: workers.herders[owner].list_connectors() == [])
+    other.create_connector("a", SOURCE, TargetState.PAUSED)
+    wait_until(lambda: find_state(first, "a") is State.PAUSED)
+
+
+def test_requests_that_cannot_be_fulfilled(workers: Workers) -> None:
+    herder = workers.add(topic_tracking_enable="false")
+    herder.create_connector("a", SOURCE)
+    with pytest.raises(AlreadyExists):
+        herder.create_connector("a", SOURCE)
+    with pytest.raises(BadRequest, match="no connector class 'Other'"):
+        herder.put_config("a", {"connector.class": "Other"})
+    for ask in (herder.get_connector, herder.get_status, herder.pause, herder.stop, herder.get_offsets):
+        with pytest.raises(NotFound):
+            ask("b")
+    with pytest.raises(NotFound):
+        herder.patch_config("b", {})
+    with pytest.raises(NotFound):
+        herder.restart_task(TaskId("a", 7))
+    with pytest.raises(BadRequest, match="STOPPED"):
+        herder.reset_offsets("a")
+    with pytest.raises(Forbidden):
+        herder.get_topics("a")
+    with pytest.raises(BadRequest, match="no level"):
+        herder.set_logger("root", "LOUD", whole_cluster=False)
+    assert herder.put_config("a", SOURCE)[0] is False
+    assert herder.put_config("c", SOURCE)[0] is True
+
+
+def test_offsets_of_stopped_connectors_are_changed(workers: Workers) -> None:
+    herder = workers.add()
+    herder.create_connector("source", SOURCE, TargetState.STOPPED)
+    herder.create_connector("sink", SINK, TargetState.STOPPED)
+    wait_until(lambda: find_state(herder, "source") is find_state(herder, "sink") is State.STOPPED)
+    given = [ConnectorOffset({"file": "x"}, {"position": 3}), ConnectorOffset({"file": "y"}, {"position": 4})]
+    herder.alter_offsets("source", given)
+    assert sorted(herder.get_offsets("source"), key=str) == given
+    herder.alter_offsets("source", [ConnectorOffset({"file": "x"}, None)])
+    assert herder.get_offsets("source") == given[1:]
+    herder.reset_offsets("source")
+    assert herder.get_offsets("source") == []
+    committed = [ConnectorOffset({"kafka_partition": 0, "kafka_topic": "connect-offsets"}, {"kafka_offset": 2})]
+    herder.alter_offsets("sink", committed)
+    assert herder.get_offsets("sink") == committed
+    herder.reset_offsets("sink")
+    assert herder.get_offsets("sink") == []
+    with pytest.raises(BadRequest, match="kafka_topic"):
+        herder.alter_offsets("sink", given)
+
+
+def test_a_standalone_worker_forgets_configurations(long_sessions: LocalBroker) -> None:
+    runs = FakeRuns()
+    properties = {"bootstrap.servers": long_sessions.bootstrap, "offset.storage.partitions": "1"}
+    for _ in range(2):
+        herder = make_standalone_herder(properties, "me:8083", FakePlugins(), runs)
+        herder.start()
+        wait_until(lambda herder=herder: herder.get_health().status == "healthy")  # type: ignore[misc]
+        assert herder.list_connectors() == []
+        herder.create_connector("a", SOURCE)
+        wait_until(lambda herder=herder: find_state(herder, "a") is State.RUNNING)  # type: ignore[misc]
+        assert herder.get_status("a").connector.worker_id == "me:8083"
+        assert herder.get_cluster_info().kafka_cluster_id
+        herder.close()
+        assert runs.running == set()
