@@ -401,6 +401,7 @@ BANS: tuple[Ban, ...] = (
         ),
         allowed={
             "ottla.testing.local_cluster": "waits for brokers that run in other threads",
+            "ottla.connect.transforms.date_patterns": "Java reads years of two digits as near to today",
             "ottla.system.clock": "the wall clock",
             "ottla.client.backoff": "how long a client waits, and that it waits",
             "ottla.cli": COMMAND_LINE,

@@ -8,6 +8,7 @@ connector.py    what a connector is: Source, Sink, and what they give and take
 errors.py       failures that a connector or a user can cause
 data/           schemas and records
 converters/     between the bytes of a topic and the values of records
+transforms/     changes of single records on their way
 settings/       declared settings, checked as Kafka Connect checks them
 running/        runs a connector: rounds of Spark jobs in transactions
 connectors/     the connectors that come with Ottla
