@@ -141,6 +141,10 @@ class Client:
                 found[topic.name] = len(topic.partitions)
         return found
 
+    def has_topic(self, name: str) -> bool:
+        """Whether a broker knows the topic now. Others may know a new topic a moment earlier or later."""
+        return not any(topic.error_code for topic in self._fetch_metadata([name]).topics)
+
     def find_topic_id(self, topic: str) -> bytes:
         return self._find_topic(topic).topic_id
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.samples import FULL
+import pytest
 
 PROJECT = Path(__file__).parents[3]
 TOOL = PROJECT / "tools" / "compile_kernels.py"
@@ -28,9 +28,9 @@ def test_set_up_depends_on_every_source_of_kernels() -> None:
     assert users <= sources
 
 
+@pytest.mark.long
 def test_set_up_compiles_every_kernel_that_is_used(tmp_path: Path) -> None:
     # The cache is empty at first. After the tool ran once, neither the tool nor any encoding or decoding compiles more.
-    # The sample leaves out the second half, whose tests run without the cache anyway.
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": f"{PROJECT / 'src'}:{PROJECT}"}
 
     def compiled() -> set[tuple[Path, int]]:
@@ -44,6 +44,5 @@ def test_set_up_compiles_every_kernel_that_is_used(tmp_path: Path) -> None:
     assert after_set_up
     run(str(TOOL))
     assert compiled() == after_set_up
-    if FULL:
-        run("-m", "pytest", "-q", "-p", "no:cacheprovider", *ENCODE_AND_DECODE)
-        assert compiled() == after_set_up
+    run("-m", "pytest", "-q", "-p", "no:cacheprovider", *ENCODE_AND_DECODE)
+    assert compiled() == after_set_up

@@ -18,6 +18,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import CorruptBatch, check, decode, encode, encode_control, headers
 from ottla.replication.partition import Partition
 from ottla.storage.directories import FailedDirectory
+from tests.samples import choose_sample
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.replication.three_directories import TOPIC, create, started
 from tests.unit.storage.logs import overwrite
@@ -178,7 +179,7 @@ def cases(paths: list[str], kind: str, mutations: dict[str, Mutation]) -> Iterat
 def test_binary_files(kind: str, clean: bool, paths: list[str]) -> None:
     # Of a log at most what was damaged is missing, or what was cut off; of all others nothing is.
     tried = 0
-    for path, name, mutation in cases(paths, kind, BINARY_MUTATIONS):
+    for path, name, mutation in choose_sample([*cases(paths, kind, BINARY_MUTATIONS)], 12):
         disk, changed = damaged(path, mutation, clean=clean)
         if changed:
             tried += 1

@@ -19,10 +19,10 @@ _LOOK_S = 0.2
 
 
 def run_list(options: argparse.Namespace) -> int:
-    from ottla.streams.running.registration import read_registrations
+    from ottla.streams.running.registration import TOPIC, read_registrations
 
     with CommandClient(options).open_own_client() as client:
-        found = read_registrations(client)
+        found = read_registrations(client) if client.has_topic(TOPIC) else {}
     rows = []
     for name, app in sorted(found.items()):
         started = datetime.fromtimestamp(app.started_ms / 1000, UTC).isoformat(timespec="seconds")
@@ -66,9 +66,9 @@ def run_stop(options: argparse.Namespace) -> int:
 
 
 def find_app(client: "Client", name: str) -> "Registration":
-    from ottla.streams.running.registration import read_registrations
+    from ottla.streams.running.registration import TOPIC, read_registrations
 
-    found = read_registrations(client)
+    found = read_registrations(client) if client.has_topic(TOPIC) else {}
     if name not in found:
         known = ", ".join(sorted(found)) or "none"
         raise CommandError(f"app {name!r} is not registered in this cluster; there are: {known}")
