@@ -205,6 +205,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.cluster.memory_store": "a lock only: brokers of one process share it from their own threads",
             "ottla.storage.files": "a lock only: a flush may use a descriptor that the loop wants to close",
             "ottla.testing": "a broker beside the test, and its offload, which must know when it is idle",
+            "ottla.connect.rest.server": "answers beside whatever the worker does",
             "ottla.connect.settings.redaction": "a lock only: connectors add their secrets from threads of their own",
             "ottla.connect.running.run": "a thread for each connector, as Spark's local properties ask for",
             "ottla.connect.worker.configs": "a lock only: those who ask and the worker's thread share a client",
@@ -290,6 +291,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.system.network": "connects to other brokers",
             "ottla.cluster.zookeeper": "limits how long kazoo tries to connect to one server",
             "ottla.client.connection": "a client's connection, for APIs that the client library lacks",
+            "ottla.connect.rest.server": "listens for users of Connect's REST API",
             "ottla.pipeline.registry": "asks a schema registry, which speaks HTTP",
             "ottla.security.tls": "TLS contexts",
             "ottla.cli.up": "knows the error of a host that cannot be found",
@@ -358,6 +360,7 @@ BANS: tuple[Ban, ...] = (
         ),
         allowed={
             "ottla.connect.connectors.files": "reads and writes the files of users",
+            "ottla.connect.plugins.loading": "runs the Python files of plugin.path",
             "ottla.connect.settings.providers": "reads the files that references to config providers name",
             "ottla.storage.files": "the one file layer",
             "ottla.server.sending": "os.sendfile and os.writev on its own socket",

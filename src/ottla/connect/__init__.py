@@ -12,5 +12,7 @@ transforms/     changes of single records on their way
 settings/       declared settings, checked as Kafka Connect checks them
 running/        runs a connector: rounds of Spark jobs in transactions
 connectors/     the connectors that come with Ottla
+plugins/        connectors, converters, transformations and predicates by their names; checks whole configurations
+rest/           Kafka Connect's REST API
 worker/         keeps connectors running and shares them out among workers
 """

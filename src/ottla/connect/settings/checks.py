@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 
+class WholeSentence(ValueError):
+    """What is wrong, in a sentence that names the setting itself."""
+
+
 @dataclass(frozen=True)
 class InRange:
     """A number with bounds. Kafka reports a text that is not a number a second time here, as a value that is null."""
@@ -93,6 +97,13 @@ class UniqueAliases:
             raise ValueError("entry must be non null")
         if len(set(value)) < len(value):
             raise ValueError("Duplicate alias provided.")
+
+
+def unique_and_not_empty(name: str, value: Any) -> None:
+    if len(set(value)) < len(value):
+        raise WholeSentence(f"Configuration '{name}' values must not be duplicated.")
+    if not all(value):
+        raise WholeSentence(f"Configuration '{name}' values must not be empty.")
 
 
 def is_regex(name: str, value: Any) -> None:

@@ -19,6 +19,7 @@ from ottla.connect.settings.checks import (
     one_of,
     one_of_ignoring_case,
     positive_or_default,
+    unique_and_not_empty,
 )
 from ottla.connect.settings.definition import REQUIRED, Importance, Kind, Setting, Settings, Width
 
@@ -306,6 +307,7 @@ _SINK: Final = (
         "Topics",
         "The topics to read, separated by commas.",
         importance=_HIGH,
+        check=unique_and_not_empty,
     ),
     _define(
         COMMON,

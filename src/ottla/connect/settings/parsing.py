@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ottla.connect.errors import BadConfig
+from ottla.connect.settings.checks import WholeSentence
 from ottla.connect.settings.definition import REQUIRED, Kind, Password, Setting, Settings
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
@@ -79,6 +80,8 @@ def read_setting(setting: Setting, given: Mapping[str, str | None]) -> tuple[Any
     if setting.check is not None and (value is not None or getattr(setting.check, "refuses_null", False)):
         try:
             setting.check(setting.name, value)
+        except WholeSentence as error:
+            errors.append(str(error))
         except ValueError as error:
             errors.append(describe_error(setting, value, str(error)))
     return value, errors

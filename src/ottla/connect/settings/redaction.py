@@ -21,6 +21,12 @@ SECRET_NAMES: Final = re.compile(
 )
 """Names of settings that hold secrets, for settings that nobody has declared, such as producer.override.*."""
 
+_IN_VALUES: Final = re.compile(
+    r"(?<=://)[^/?#@:\s]*:(?P<login>[^/?#@\s]+)(?=@)|\b(?:password|passwd|secret|token)=(?P<part>[^&;,\s\"']+)",
+    re.IGNORECASE,
+)
+"""Secrets that are part of another setting's value: of a URL, or of a connection string."""
+
 _SHORT: Final = 4
 """A secret below so many characters is replaced only where it stands alone: `a` is in every sentence."""
 
@@ -66,14 +72,24 @@ def _to_pattern(form: str) -> str:
 
 
 def hide_secrets(config: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """A configuration as it may be shown: the values of the settings of these names are hidden."""
+    """A configuration as it may be shown: the values of the settings of these names are hidden, and so are the
+    passwords in URLs and connection strings. References to config providers are shown."""
     hidden = set(names)
-    return {name: HIDDEN if name in hidden and not is_reference(text) else text for name, text in config.items()}
+    return {
+        name: HIDDEN if name in hidden and not is_reference(text) else _IN_VALUES.sub(_hide_part, text)
+        for name, text in config.items()
+    }
 
 
-def restore_secrets(given: Mapping[str, str | None], stored: Mapping[str, str]) -> dict[str, str | None]:
-    """A configuration that somebody got with hidden values, changed and sent back: what is hidden is as stored."""
-    return {name: stored.get(name, text) if text == HIDDEN else text for name, text in given.items()}
+def find_parts(text: str) -> set[str]:
+    """The secrets within a value, such as the password in a URL."""
+    found = {match["login"] or match["part"] for match in _IN_VALUES.finditer(text)}
+    return {part for part in found if not is_reference(part)}
+
+
+def _hide_part(match: re.Match[str]) -> str:
+    secret = match["login"] or match["part"]
+    return match[0] if is_reference(secret) else match[0].removesuffix(secret) + HIDDEN
 
 
 def is_reference(text: str | None) -> bool:

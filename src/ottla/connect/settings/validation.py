@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ottla.connect.settings.definition import REQUIRED, Kind, Setting, Settings
+from ottla.connect.settings.definition import REQUIRED, Importance, Kind, Setting, Settings
 from ottla.connect.settings.parsing import describe_error, read_setting, write_value
 
 FindClass = Callable[[Setting, str], str | None]
@@ -59,7 +59,22 @@ def add_errors(checked: Checked, name: str, errors: Iterable[str]) -> None:
 
 
 def embed(settings: Settings, prefix: str, group: str, first_order: int = 0) -> tuple[Setting, ...]:
-    """The settings of a part of a connector, such as one transformation, among those of the connector."""
+    """The settings of a part of a connector, such as one transformation, among those of the connector.
+
+    They are ordered as in Kafka: by group and order, then required ones first, by importance and by name.
+    """
+    importances = list(Importance)
+    groups = list(dict.fromkeys(setting.group for setting in settings.settings if setting.group is not None))
+    ordered = sorted(
+        settings.settings,
+        key=lambda each: (
+            -1 if each.group is None else groups.index(each.group),
+            each.order,
+            each.default is not REQUIRED,
+            importances.index(each.importance),
+            each.name,
+        ),
+    )
     return tuple(
         replace(
             setting,
@@ -69,7 +84,7 @@ def embed(settings: Settings, prefix: str, group: str, first_order: int = 0) -> 
             display_name=setting.display_name or setting.name,
             dependents=[prefix + name for name in setting.dependents],
         )
-        for position, setting in enumerate(settings.settings)
+        for position, setting in enumerate(ordered)
     )
 
 

@@ -1,0 +1,34 @@
+"""The plug-ins that come with Ottla."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from ottla import __version__
+from ottla.connect.converters.choice import CONVERTERS, HEADER_CONVERTERS, ConverterKind
+from ottla.connect.plugins.registry import Plugin, PluginType, load_from
+
+_FILES: Final = "ottla.connect.connectors.files"
+
+_CONNECTORS: Final = (
+    (
+        "org.apache.kafka.connect.file.FileStreamSourceConnector",
+        PluginType.SOURCE,
+        f"{_FILES}.file_source:FileStreamSource",
+    ),
+    ("org.apache.kafka.connect.file.FileStreamSinkConnector", PluginType.SINK, f"{_FILES}.file_sink:FileStreamSink"),
+)
+"""The class name that users write, the type, and the home of our class."""
+
+
+def list_built_in() -> Iterator[Plugin]:
+    for class_name, type_, home in _CONNECTORS:
+        yield Plugin(class_name, type_, __version__, load_from(home))
+    for kind in CONVERTERS:
+        yield from _list_converter(kind, PluginType.CONVERTER)
+    for kind in (*CONVERTERS, *HEADER_CONVERTERS):
+        yield from _list_converter(kind, PluginType.HEADER_CONVERTER)
+
+
+def _list_converter(kind: ConverterKind, type_: PluginType) -> Iterator[Plugin]:
+    for class_name in kind.class_names:
+        yield Plugin(class_name, type_, __version__, lambda: kind, kind.short_names)

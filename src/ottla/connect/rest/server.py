@@ -1,0 +1,110 @@
+"""Listens, and answers in a thread for each group of listeners."""
+
+import socket
+from collections.abc import Sequence
+from threading import Thread
+from typing import Final
+
+import uvicorn
+
+from ottla.connect.errors import BadConfig
+from ottla.connect.plugins.installed import InstalledPlugins
+from ottla.connect.rest.application import Application
+from ottla.connect.rest.connector_plugins import PluginEndpoints
+from ottla.connect.rest.connectors import ConnectorEndpoints
+from ottla.connect.rest.listeners import Listener, RestOptions
+from ottla.connect.rest.routing import Resource
+from ottla.connect.rest.worker_pages import WorkerEndpoints
+from ottla.connect.worker.herder import Herder
+
+_BACKLOG: Final = 128
+_SHUTDOWN_S: Final = 2
+_CONCURRENCY_MAX: Final = 200
+"""Further requests are answered with 503, so that a flood of them takes bounded memory."""
+
+
+class RestServer:
+    """Takes its ports when it is made, so that the worker knows its own address; answers after `start`."""
+
+    def __init__(self, options: RestOptions) -> None:
+        """BadConfig if it cannot listen."""
+        self._options = options
+        self._sockets: list[socket.socket] = []
+        self._threads: list[Thread] = []
+        self._servers: list[uvicorn.Server] = []
+        try:
+            self._main = [self._listen(each) for each in options.listeners]
+            self._admin = [self._listen(each) for each in options.admin_listeners or ()]
+        except BadConfig:
+            self._close_sockets()
+            raise
+
+    @property
+    def ports(self) -> list[int]:
+        """Of the listeners, in their order; 0 has become a free one."""
+        return [each.getsockname()[1] for each in self._main]
+
+    @property
+    def admin_ports(self) -> list[int]:
+        return [each.getsockname()[1] for each in self._admin]
+
+    def start(self, herder: Herder, plugins: InstalledPlugins) -> None:
+        options = self._options
+        worker = WorkerEndpoints(herder)
+        connectors = ConnectorEndpoints(
+            herder, plugins, tracks_topics=options.tracks_topics, resets_topics=options.resets_topics
+        )
+        resources = [
+            *worker.list_resources(),
+            *connectors.list_resources(),
+            *PluginEndpoints(plugins).list_resources(),
+            *(worker.list_admin_resources() if options.admin_listeners is None else ()),
+        ]
+        self._serve(resources, options.listeners, self._main, plugins)
+        if options.admin_listeners:
+            self._serve(worker.list_admin_resources(), options.admin_listeners, self._admin, plugins)
+
+    def stop(self) -> None:
+        for server in self._servers:
+            server.should_exit = True
+        for thread in self._threads:
+            thread.join()
+        self._close_sockets()
+
+    def _listen(self, listener: Listener) -> socket.socket:
+        host = listener.host or "0.0.0.0"
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            made = socket.create_server((host, listener.port), family=family, backlog=_BACKLOG)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise BadConfig(f"listeners=http://{listener.host}:{listener.port}: cannot listen: {reason}") from None
+        self._sockets.append(made)
+        return made
+
+    def _serve(
+        self,
+        resources: Sequence[Resource],
+        listeners: tuple[Listener, ...],
+        sockets: list[socket.socket],
+        plugins: InstalledPlugins,
+    ) -> None:
+        guard = self._options.make_guard(listeners)
+        config = uvicorn.Config(
+            Application(resources, plugins.redactor, guard, self._options.headers),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            limit_concurrency=_CONCURRENCY_MAX,
+            timeout_graceful_shutdown=_SHUTDOWN_S,
+        )
+        server = uvicorn.Server(config)
+        thread = Thread(target=lambda: server.run(sockets), name="rest", daemon=True)
+        self._servers.append(server)
+        self._threads.append(thread)
+        thread.start()
+
+    def _close_sockets(self) -> None:
+        for each in self._sockets:
+            each.close()
