@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from ottla.cluster.shared_log import SharedLog
 from ottla.replication import fetcher
 from ottla.replication.fetcher import Fetcher, Followed
 from ottla.replication.following import UP_TO_DATE, Truncate, Verdict, judge
 from ottla.replication.in_sync import InSync
 from ottla.replication.partition import Partition
 from tests.simulation.cluster_scenario import run
+from tests.simulation.store.test_store import send_again
 
 SEEDS_MAX = 200
 
@@ -48,9 +50,10 @@ MUTANTS: dict[str, tuple[Any, str, Replacement, int]] = {
     "truncates followers to the high watermark": (Fetcher, "add", truncate_to_high_watermark, 110),
     "keeps records that the leader does not have": (fetcher, "judge", keep_what_diverges, 10),
     "shows consumers what is not committed": (Partition, "read", serve_everything, 35),
+    "sends a lost compare-and-set again as it was": (SharedLog, "append", send_again, 0),
 }
-"""Where the bug is, and the first seed: rare coincidences are not far from there. Bugs of elections are found by the
-simulation of the metadata, and bugs of the metadata log by that of the store."""
+"""Where the bug is, and the first seed: rare coincidences are not far from there. Other bugs of elections are found by
+the simulation of the metadata, of the metadata log by that of the store; `test_scripts` has two of ISRs."""
 
 
 SLOW = ("keeps records that the leader does not have",)

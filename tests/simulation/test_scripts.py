@@ -1,0 +1,106 @@
+"""Coincidences that seeds hardly ever bring about: with the rule nothing is lost, and without it the script notices."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import pytest
+
+from ottla.cluster import isr_changes
+from ottla.cluster.memory_store import Fate
+from ottla.cluster.store import Operation
+from ottla.errors import ErrorCode
+from ottla.replication.in_sync import InSync
+from ottla.replication.isr_proposals import IsrProposals
+from tests.simulation.history import Ending
+from tests.simulation.metadata.test_metadata_simulation import ignore_member_epochs
+from tests.simulation.script import LAG_S, Trial, play
+from tests.simulation.world import Machine
+from tests.unit.replication.test_in_sync import count_committed_only
+
+SETTLING_S = 10.0
+
+
+async def lose_records_of_a_follower(trial: Trial) -> None:
+    """A follower comes back from a power cut without a record, and cannot fetch. Then the others die."""
+    await asyncio.sleep(SETTLING_S)  # new logs are flushed; what comes now is in the page cache
+    _, lossy = trial.followers
+    for _ in range(20):
+        assert (await trial.produce()).error_code == ErrorCode.NONE
+    lossy.crash(Ending.POWER_CUT)
+    trial.cut_off(lossy)
+    assert await lossy.start()
+    await asyncio.sleep(SETTLING_S)
+    await let_one_remain(trial, lossy)
+
+
+async def lose_the_answer_to_a_proposal(trial: Trial) -> None:
+    """A follower joins the ISR, but the leader does not learn it, and the follower fetches no more."""
+    complete, joining = trial.followers
+    joining.crash(Ending.KILL)
+    await trial.wait_until(lambda: trial.id_of(joining) not in trial.state_at(complete).isr)
+    assert (await trial.produce()).error_code == ErrorCode.NONE
+    assert await joining.start()
+    trial.store.fate = lambda *request: lose_proposal(trial, joining, *request)
+    await trial.wait_until(lambda: trial.id_of(joining) in trial.state_at(complete).isr)
+    assert trial.id_of(joining) not in trial.state_at(trial.leader).isr, "the leader knows"
+    trial.cut_off(joining)
+    await trial.produce(timeout_ms=round(3 * LAG_S * 1000))
+    await let_one_remain(trial, joining)
+
+
+def lose_proposal(trial: Trial, joining: Machine, client: str, request: str, operations: Sequence[Operation]) -> Fate:
+    """The leader's proposal is applied, and with the answer it loses the store."""
+    is_proposal = client == trial.leader.name and request == "commit" and trial.is_unfenced(joining)
+    if is_proposal:
+        trial.leader.world.loop.call_later(0.002, trial.store.cut, client)
+    return Fate(0.001, 0.001, is_lost=is_proposal)
+
+
+async def let_one_remain(trial: Trial, survivor: Machine) -> None:
+    for machine in trial.cluster.machines:
+        if machine is not survivor:
+            machine.crash(Ending.KILL)
+    await asyncio.sleep(3 * SETTLING_S)
+
+
+SCRIPTS: dict[str, Callable[[Trial], Coroutine[Any, Any, None]]] = {
+    "a power cut": lose_records_of_a_follower,
+    "a lost answer": lose_the_answer_to_a_proposal,
+}
+
+
+def run(script: Callable[[Trial], Coroutine[Any, Any, None]]) -> None:
+    async def check(trial: Trial) -> None:
+        await script(trial)
+        found = await trial.end_in_peace()
+        assert set(trial.acknowledged) <= set(found), f"LOST {set(trial.acknowledged) - set(found)}"
+
+    play(check)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_nothing_acknowledged_is_lost(name: str) -> None:
+    run(SCRIPTS[name])
+
+
+def let_everybody_join(proposals: IsrProposals, broker_id: int, broker_epoch: int) -> bool:
+    return True
+
+
+MUTANTS: dict[str, tuple[str, list[tuple[object, str, Callable[..., Any]]]]] = {
+    "ignores the broker epoch of followers": (
+        "a power cut",
+        [(isr_changes, "_find_problem", ignore_member_epochs), (IsrProposals, "may_join", let_everybody_join)],
+    ),
+    "counts the committed ISR only": ("a lost answer", [(InSync, "_classify", count_committed_only)]),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_cluster_without_the_rule_loses_records(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    script, patches = MUTANTS[name]
+    for owner, attribute, replacement in patches:
+        monkeypatch.setattr(owner, attribute, replacement)
+    with pytest.raises(AssertionError, match="LOST"):
+        run(SCRIPTS[script])
