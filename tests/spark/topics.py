@@ -7,7 +7,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message, Pro
 from confluent_kafka.admin import AdminClient
 
 from benchmarks.peers.apache_kafka import ApacheKafka
-from ottla.testing import LocalBroker
+from ottla.testing import LocalBroker, LocalCluster
 from tests.patience import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
 
-Broker = LocalBroker | ApacheKafka
+Broker = LocalBroker | LocalCluster | ApacheKafka
 
 
 def send(broker: Broker, topic: str, records: Iterable[dict[str, Any]], **settings: Any) -> None:

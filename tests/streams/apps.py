@@ -11,7 +11,7 @@ import ottla
 from ottla.client.client import LATEST, READ_COMMITTED, Client
 from ottla.client.groups import fetch_offsets
 from ottla.streams.app import App
-from ottla.testing import LocalBroker
+from ottla.testing import LocalBroker, LocalCluster
 from ottla.topic_partition import TopicPartition
 from tests.patience import PATIENCE_S
 
@@ -45,12 +45,13 @@ def wait_for_lag_zero(broker: LocalBroker, app: App, topics: Sequence[str]) -> N
     """Wait until the app's group has committed everything that is in these topics."""
     client = Client({"bootstrap.servers": broker.bootstrap})
     try:
-        wait_until(lambda: _is_read(client, app.name, topics), app)
+        wait_until(lambda: is_read(client, app.name, topics), app)
     finally:
         client.close()
 
 
-def _is_read(client: Client, group: str, topics: Sequence[str]) -> bool:
+def is_read(client: Client, group: str, topics: Sequence[str]) -> bool:
+    """Whether a group has committed everything that is in these topics."""
     counts = client.count_partitions(topics)
     wanted = {TopicPartition(topic, number): LATEST for topic, count in counts.items() for number in range(count)}
     committed = fetch_offsets(client, group, wanted)
@@ -59,7 +60,7 @@ def _is_read(client: Client, group: str, topics: Sequence[str]) -> bool:
     return all(where in committed and committed[where].offset >= end for where, end in ahead.items())
 
 
-def read_records(broker: LocalBroker, topic: str) -> list[dict[str, Any]]:
+def read_records(broker: LocalBroker | LocalCluster, topic: str) -> list[dict[str, Any]]:
     """The committed records of a topic, partition by partition."""
     columns = ("key", "value", "partition", "offset", "timestamp", "headers")
     reading = ottla.read(topic, bootstrap=broker.bootstrap, isolation="read_committed", columns=columns)
@@ -67,7 +68,7 @@ def read_records(broker: LocalBroker, topic: str) -> list[dict[str, Any]]:
     return rows
 
 
-def read_table(broker: LocalBroker, topic: str) -> Mapping[str, Any]:
+def read_table(broker: LocalBroker | LocalCluster, topic: str) -> Mapping[str, Any]:
     """The newest value of each key: text keys, JSON values."""
     found: dict[str, Any] = {}
     for record in read_records(broker, topic):

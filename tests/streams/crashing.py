@@ -7,7 +7,7 @@ import sys
 
 from ottla.streams.app import App
 
-APP, SOURCE, SINK = "counter", "numbered", "totals"
+APP, SOURCE, SINK, STORE = "counter", "numbered", "totals", "per-bucket"
 BATCH_ROWS = 20
 
 
@@ -18,7 +18,7 @@ def make_counter(bootstrap: str, directory: str) -> App:
     app = App(APP, bootstrap=bootstrap, master="local[2]", state_dir=directory, batch_rows=BATCH_ROWS, interval_ms=0)
     numbers = app.stream(SOURCE, value="string")
     numbers.select((F.col("value").cast("long") % 11).cast("string").alias("bucket")).group_by("bucket").count(
-        name="per-bucket"
+        name=STORE
     ).to(SINK)
     return app
 

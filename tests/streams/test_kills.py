@@ -1,10 +1,12 @@
-"""The driver is killed in the middle of its work and started again: every record counts exactly once."""
+"""Parts of an app are killed in the middle of its work: every record counts exactly once, in topics and answers."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -13,28 +15,39 @@ import pytest
 
 from ottla.client.client import LATEST, READ_COMMITTED, Client
 from ottla.client.transaction_states import list_transactional_ids
-from ottla.testing import LocalBroker
+from ottla.streams.queries import Query, QueryFailed
+from ottla.streams.running.registration import find_registration
+from ottla.testing import LocalBroker, LocalCluster
 from ottla.topic_partition import TopicPartition
+from tests.cluster.coordination import find_leader
 from tests.patience import PATIENCE_S
-from tests.spark.killing import HOME, kill
+from tests.spark.killing import HOME, kill, signal_quietly
 from tests.spark.topics import send
-from tests.streams.apps import read_records, read_table, wait_until
-from tests.streams.crashing import APP, SINK, SOURCE
+from tests.streams.apps import is_read, read_records, read_table, wait_until
+from tests.streams.crashing import APP, SINK, SOURCE, STORE
 
 PARTITIONS = 2
 ROWS = 400
 """Twenty batches of each of them, at least, and no fewer than eleven counts."""
 
+DRIVER, WORKER, DAEMON, STATE_SERVER, BROKER, PAUSE = "driver", "worker", "daemon", "state server", "broker", "pause"
+KINDS = (DRIVER, WORKER, DAEMON, STATE_SERVER, BROKER, PAUSE)
+MODULES = {DAEMON: "ottla.streams.running.daemon", STATE_SERVER: "ottla.streams.state.server"}
+"""What runs in the processes that can be killed. A Python worker is a child of the daemon that looks like it."""
+
 
 class Driver:
     """The process of the app."""
 
-    def __init__(self, broker: LocalBroker, directory: Path) -> None:
-        self._arguments = [broker.bootstrap, str(directory / "state")]
+    def __init__(self, bootstrap: str, directory: Path) -> None:
+        self._arguments = [bootstrap, str(directory / "state")]
         self._log = directory / "driver.log"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
+        """Start the app, unless it runs."""
+        if self._process is not None:
+            return
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(HOME / "src"), str(HOME)))}
         command = [sys.executable, "-m", "tests.streams.crashing", *self._arguments]
         with self._log.open("ab") as log:
@@ -58,69 +71,165 @@ class Driver:
         assert self._process is not None
         assert self._process.poll() is None, self._log.read_text()[-3000:]
 
-
-def count_written(client: Client) -> int:
-    wanted = {TopicPartition(SINK, number): LATEST for number in range(PARTITIONS)}
-    return sum(each.offset for each in client.list_offsets(wanted, READ_COMMITTED).values())
-
-
-def check_counts(broker: LocalBroker, sent: int) -> None:
-    """The output never counts backwards, and ends, like the changelog, with the counts of all records."""
-    expected = Counter(str(number % 11) for number in range(sent))
-    highest: dict[bytes, int] = {}
-    for record in read_records(broker, SINK):
-        count = int(record["value"].split(b":")[1].strip(b"}"))
-        assert count > highest.get(record["key"], 0), "a batch was counted twice or not at all"
-        highest[record["key"]] = count
-    assert {key.decode(): count for key, count in highest.items()} == expected
-    kept = read_table(broker, f"{APP}-per-bucket-changelog")
-    assert {key: value["count"] for key, value in kept.items()} == expected
+    def find(self, kind: str) -> list[psutil.Process]:
+        """The processes of one kind below the driver."""
+        assert self._process is not None
+        module = MODULES[DAEMON if kind == WORKER else kind]
+        found = []
+        for each in psutil.Process(self._process.pid).children(recursive=True):
+            try:
+                parent = each.parent()
+                is_child = parent is not None and module in parent.cmdline()
+                if module in each.cmdline() and is_child == (kind == WORKER):
+                    found.append(each)
+            except psutil.NoSuchProcess:
+                continue
+        return found
 
 
-def run_with_kills(broker: LocalBroker, directory: Path, kills: int, seed: int) -> None:
-    random = Random(seed)
-    broker.create_topic(SOURCE, partitions=PARTITIONS)
-    broker.create_topic(SINK, partitions=PARTITIONS)
-    driver = Driver(broker, directory)
-    client = Client({"bootstrap.servers": broker.bootstrap})
-    sent = 0
+class Rounds:
+    """An app that counts, what was sent to it, and what becomes of it."""
+
+    def __init__(self, broker: LocalBroker | LocalCluster, directory: Path, random: Random) -> None:
+        self._broker = broker
+        self._random = random
+        self._sent = 0
+        self._driver = Driver(broker.bootstrap, directory)
+        self._client = Client({"bootstrap.servers": broker.bootstrap})
+        broker.create_topic(SOURCE, partitions=PARTITIONS)
+        broker.create_topic(SINK, partitions=PARTITIONS)
+
+    def close(self) -> None:
+        self._driver.kill()
+        self._client.close()
+
+    def count_and(self, kind: str) -> None:
+        """Send more records, and do something to the app while it counts them."""
+        numbers = range(self._sent, self._sent + ROWS)
+        send(self._broker, SOURCE, [{"value": f"{n}", "partition": n % PARTITIONS} for n in numbers])
+        self._sent += ROWS
+        self._driver.start()
+        wanted = self._count_written() + self._random.randrange(1, 11)
+        deadline = time.monotonic() + PATIENCE_S
+        while self._count_written() < wanted:
+            self._driver.check()
+            assert time.monotonic() < deadline
+            time.sleep(self._random.random() / 50)
+        self._hit(kind)
+
+    def _hit(self, kind: str) -> None:
+        if kind == DRIVER:
+            self._driver.kill()
+        elif kind == BROKER:
+            self._kill_broker()
+        elif kind == PAUSE:
+            self._pause_a_transaction()
+        else:
+            processes = self._driver.find(kind)
+            assert processes or kind == WORKER, f"there is no {kind}"
+            for each in self._random.sample(processes, min(len(processes), 1)):
+                signal_quietly(each)
+
+    def _kill_broker(self) -> None:
+        broker = self._broker
+        victim = broker if isinstance(broker, LocalBroker) else find_leader(broker, SINK, 0)
+        victim.kill()
+        victim.restart()
+
+    def _pause_a_transaction(self) -> None:
+        """All workers stand still, one of them at least within a transaction, until the broker has given it up."""
+        assert isinstance(self._broker, LocalBroker)
+        before = set[str]()
+        while not before:
+            workers = self._driver.find(WORKER)
+            _signal(workers, signal.SIGSTOP)
+            before = set(list_transactional_ids(self._client, f"{APP}-", only_open=True))
+            if not before:
+                _signal(workers, signal.SIGCONT)
+                self._driver.check()
+                time.sleep(self._random.random() / 50)
+        try:
+            self._broker.advance(minutes=2)
+            wait_until(lambda: not before & set(list_transactional_ids(self._client, f"{APP}-", only_open=True)))
+        finally:
+            _signal(workers, signal.SIGCONT)
+
+    def finish(self) -> None:
+        """Wait until everything is counted, and compare topics, answers and the group's lag with the model."""
+        self._driver.start()
+        expected = Counter(str(number % 11) for number in range(self._sent))
+
+        def is_counted() -> bool:
+            self._driver.check()
+            return read_table(self._broker, SINK) == {key: {"count": count} for key, count in expected.items()}
+
+        wait_until(is_counted)
+        wait_until(lambda: is_read(self._client, APP, [SOURCE, f"{APP}-{STORE}-repartition"]))
+        wait_until(lambda: self._query() == expected)
+        assert self._driver.stop() == 0
+        self._check_counts(expected)
+        assert list_transactional_ids(self._client, f"{APP}-", only_open=True) == []
+
+    def _query(self) -> dict[str, int] | None:
+        """What the app answers over HTTP; None if it says that it cannot."""
+        found = find_registration(self._client, APP)
+        assert found is not None
+        try:
+            return {row["bucket"]: row["count"] for row in Query(found.address, STORE).all()}
+        except QueryFailed:
+            return None
+
+    def _count_written(self) -> int:
+        wanted = {TopicPartition(SINK, number): LATEST for number in range(PARTITIONS)}
+        return sum(each.offset for each in self._client.list_offsets(wanted, READ_COMMITTED).values())
+
+    def _check_counts(self, expected: Counter[str]) -> None:
+        """The output never counts backwards, and ends, like the changelog, with the counts of all records."""
+        highest: dict[bytes, int] = {}
+        for record in read_records(self._broker, SINK):
+            count = int(record["value"].split(b":")[1].strip(b"}"))
+            assert count > highest.get(record["key"], 0), "a batch was counted twice or not at all"
+            highest[record["key"]] = count
+        assert {key.decode(): count for key, count in highest.items()} == expected
+        kept = read_table(self._broker, f"{APP}-{STORE}-changelog")
+        assert {key: value["count"] for key, value in kept.items()} == expected
+
+
+def _signal(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
+    for each in processes:
+        try:
+            each.send_signal(number)
+        except psutil.NoSuchProcess:
+            continue
+
+
+def run_rounds(broker: LocalBroker | LocalCluster, directory: Path, kinds: Sequence[str], seed: int) -> None:
+    rounds = Rounds(broker, directory, Random(seed))
     try:
-        for _ in range(kills):
-            numbers = range(sent, sent + ROWS)
-            send(broker, SOURCE, [{"value": f"{n}", "partition": n % PARTITIONS} for n in numbers])
-            sent += ROWS
-            driver.start()
-            before = count_written(client)
-            wanted = before + random.randrange(1, 11)
-            deadline = time.monotonic() + PATIENCE_S
-            while count_written(client) < wanted:
-                driver.check()
-                assert time.monotonic() < deadline
-                time.sleep(random.random() / 50)
-            driver.kill()
-        driver.start()
-        expected = {key: {"count": n} for key, n in Counter(str(number % 11) for number in range(sent)).items()}
-
-        def is_done() -> bool:
-            driver.check()
-            return read_table(broker, SINK) == expected
-
-        wait_until(is_done)
-        assert driver.stop() == 0
-        check_counts(broker, sent)
-        assert list_transactional_ids(client, f"{APP}-", only_open=True) == []
+        for kind in kinds:
+            rounds.count_and(kind)
+        rounds.finish()
     finally:
-        driver.kill()
-        client.close()
+        rounds.close()
 
 
-def test_a_killed_driver_counts_exactly_once(ottla_broker: LocalBroker, tmp_path: Path, seed: int) -> None:
-    """One kill -9 of driver, JVM, workers and state servers at a random moment."""
-    run_with_kills(ottla_broker, tmp_path, 1, seed)
+@pytest.mark.ottla(process=True)
+def test_whatever_is_killed_every_record_counts_once(ottla_broker: LocalBroker, tmp_path: Path, seed: int) -> None:
+    """kill -9 of a state server, a Python worker and the driver with all its children, each at a random moment."""
+    run_rounds(ottla_broker, tmp_path, (STATE_SERVER, WORKER, DRIVER), seed)
 
 
 @pytest.mark.long
-def test_a_driver_that_is_killed_often_counts_exactly_once(
-    ottla_broker: LocalBroker, tmp_path: Path, seed: int
-) -> None:
-    run_with_kills(ottla_broker, tmp_path, 8, seed)
+@pytest.mark.ottla(process=True)
+def test_many_kills_of_everything_count_once(ottla_broker: LocalBroker, tmp_path: Path, seed: int) -> None:
+    """Also of the broker and of Python's daemon; and a transaction that takes longer than transaction.timeout.ms."""
+    kinds = [*KINDS] * 4
+    Random(seed).shuffle(kinds)
+    run_rounds(ottla_broker, tmp_path, kinds, seed)
+
+
+@pytest.mark.long
+@pytest.mark.ottla(process=True)
+def test_leaders_that_are_killed_count_once(ottla_cluster: LocalCluster, tmp_path: Path, seed: int) -> None:
+    """Three brokers, of which the leader of an output's partition is killed, four times."""
+    run_rounds(ottla_cluster, tmp_path, (BROKER,) * 4, seed)
