@@ -29,6 +29,7 @@ from ottla.streams.running.positions import read_positions
 from ottla.streams.running.progress import RESTORING, RUNNING, WAITING, SubtopologyProgress
 from ottla.streams.running.settings import task_timeout_s, transaction_timeout_ms
 from ottla.streams.running.state_servers import StateServers
+from ottla.streams.running.transactions import end_batch
 from ottla.streams.running.troubles import WHOLE, Troubles
 from ottla.streams.running.work import (
     BROKEN,
@@ -142,6 +143,7 @@ class SubtopologyLoop:
             reports = self._jobs.run(orders)
         except JobFailed as error:
             reports = [Report(each.partition, each.producer, failure=Failure(BROKEN, str(error))) for each in orders]
+        reports = [self._end_transaction(each) if each.is_open else each for each in reports]
         now_s = time.monotonic()
         self._take_reports(reports)
         self._progress.add_batch(now_s, now_s - self._batch_started_s, reports)
@@ -266,6 +268,12 @@ class SubtopologyLoop:
         self._progress.lag = lag
 
     # Reports
+
+    def _end_transaction(self, report: Report) -> Report:
+        try:
+            return end_batch(self._client, report, transaction_timeout_ms(self._context.options))
+        except (KafkaError, Unreachable) as error:
+            return Report(report.partition, report.producer, failure=explain_failure(error))
 
     def _take_reports(self, reports: Iterable[Report]) -> None:
         for report in reports:

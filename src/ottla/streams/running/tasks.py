@@ -24,7 +24,7 @@ from ottla.streams.planning.plan import PARCELS, SourcePlan, SubtopologyPlan
 from ottla.streams.rows import OFFSET, TIMESTAMP
 from ottla.streams.running.explaining import explain_failure
 from ottla.streams.running.handover import Handover, receive_handover, send_handover
-from ottla.streams.running.transactions import BatchInput, commit_batch
+from ottla.streams.running.transactions import BatchInput, commit_batch, write_batch
 from ottla.streams.running.work import Order, Position, Report, SourceRange, report_fields, to_order
 from ottla.streams.tasks.ordering import Places, hold_back, merge_order
 from ottla.streams.tasks.reading import SourceRows, read_rows, schema_of
@@ -78,7 +78,8 @@ def read_source(plan: TaskPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[p
 
 
 def process_rows(plan: TaskPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rest of the batch, with the rows that Spark has made of the source's."""
+    """The rest of the batch, with the rows that Spark has made of the source's, or with the first of them only if the
+    job is failing: the transaction stays open."""
     rows = list(batches)
     order = _take_order()
     if order is not None:
@@ -106,7 +107,7 @@ def _process(plan: TaskPlan, order: Order, batches: Sequence[pa.RecordBatch]) ->
         assert schema is not None
         rows = pa.Table.from_batches(batches).cast(schema) if batches else schema.empty_table()
         batch = BatchInput([rows], [read.bad], read.source_times, read.positions, read.row_count)
-        return commit_batch(plan, order, batch)
+        return write_batch(plan, order, batch)
     except Exception as error:
         return _give_up(plan, order, error)
 

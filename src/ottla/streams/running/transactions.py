@@ -1,16 +1,21 @@
 """The part of a task that writes: steps, records, changelogs and offsets in one transaction of the task's own.
 
 The transactional id `<app>-<subtopology>-<partition>` makes the task the only writer of its batch. Offsets are
-committed with the records, so a batch is either there as a whole or not at all. The report to the driver comes after
-EndTxn; if it is lost, the committed offsets tell what has become of the batch.
+committed with the records, so a batch is either there as a whole or not at all. If a report to the driver is lost, the
+committed offsets tell what has become of the batch.
+
+A task ends its transaction itself if it has read everything itself. Rows that come through Spark may be cut off without
+notice: if a Column fails, or the Python worker before dies, Spark closes the connection, and Arrow takes that for the
+end of the rows. Only the driver learns that the job has failed, so the driver ends those transactions.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from ottla.client.client import Client
 from ottla.client.sending import Sender
 from ottla.client.transactions import (
     IMPLICIT,
@@ -50,6 +55,18 @@ class BatchInput:
 
 def commit_batch(plan: "TaskPlan", order: Order, batch: BatchInput) -> Report:
     """Process the rows and commit everything. Raises if it is not known to be committed."""
+    report = write_batch(plan, order, batch)
+    return end_batch(plan.client, report, transaction_timeout_ms(plan.options)) if report.is_open else report
+
+
+def end_batch(client: Client, report: Report, timeout_ms: int) -> Report:
+    """Commit the transaction that a report has left open. Raises if it is not known to be committed."""
+    following = _end_transaction(client, report.producer, timeout_ms)
+    return replace(report, producer=following, is_open=False, has_committed=True)
+
+
+def write_batch(plan: "TaskPlan", order: Order, batch: BatchInput) -> Report:
+    """Process the rows and write everything into a transaction that is left open, if there is anything to write."""
     refuse_bad_records(plan, batch.bad)
     stores = open_stores(plan.subtopology, order, plan.state_token)
     is_whole = all(position.offset >= each.end for position, each in zip(batch.positions, order.ranges, strict=True))
@@ -73,10 +90,9 @@ def commit_batch(plan: "TaskPlan", order: Order, batch: BatchInput) -> Report:
     freeze_loaded_modules()
     ends = _send(plan, order.producer, records)
     commit_offsets_in_transaction(plan.client, order.producer, plan.subtopology.group, positions)
-    following = _end_transaction(plan, order.producer)
     changelogs = {each.spec.name: TopicPartition(each.changelog, order.partition) for each in plan.subtopology.stores}
     changelog_ends = {name: ends[where] for name, where in changelogs.items() if where in ends}
-    return Report(order.partition, following, batch.positions, changelog_ends, counts, has_committed=True)
+    return Report(order.partition, order.producer, batch.positions, changelog_ends, counts, is_open=True)
 
 
 def _send(
@@ -99,12 +115,12 @@ def _count_partitions(plan: "TaskPlan", topic: str) -> int:
     return plan.client.count_partitions([topic])[topic] if known is None else known
 
 
-def _end_transaction(plan: "TaskPlan", producer: ProducerIdentity) -> ProducerIdentity:
+def _end_transaction(client: Client, producer: ProducerIdentity, timeout_ms: int) -> ProducerIdentity:
     """Commit. Returns the identity for the next transaction, whose sequence numbers begin at zero again.
 
     The older transaction protocol keeps the epoch, and with it the sequence numbers: there the epoch is raised here.
     """
-    following = end_transaction(plan.client, producer, commit=True)
+    following = end_transaction(client, producer, commit=True)
     if following.protocol == IMPLICIT:
         return following
-    return init_producer(plan.client, producer.transactional_id, transaction_timeout_ms(plan.options))
+    return init_producer(client, producer.transactional_id, timeout_ms)

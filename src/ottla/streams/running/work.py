@@ -83,6 +83,8 @@ class Report:
     failure: Failure | None = None
     has_committed: bool = False
     """Whether there was a transaction, with the positions of all sources."""
+    is_open: bool = False
+    """The driver has to end the transaction, once it knows that the job was successful."""
 
 
 def to_order(fields: Sequence[Any]) -> Order:
@@ -116,12 +118,12 @@ def order_fields(order: Order) -> list[Any]:
 def report_fields(report: Report) -> list[Any]:
     failure = None if report.failure is None else [report.failure.kind, report.failure.message]
     fields = [report.partition, report.producer, report.positions, report.changelog_ends, report.counts, failure]
-    return [*fields, report.has_committed]
+    return [*fields, report.has_committed, report.is_open]
 
 
 def to_report(fields: Sequence[Any]) -> Report:
     """The report that `report_fields` has made a list of."""
-    partition, producer, positions, changelog_ends, counts, failure, has_committed = fields
+    partition, producer, positions, changelog_ends, counts, failure, has_committed, is_open = fields
     return Report(
         partition,
         ProducerIdentity(*producer),
@@ -130,4 +132,5 @@ def to_report(fields: Sequence[Any]) -> Report:
         counts,
         None if failure is None else Failure(*failure),
         has_committed,
+        is_open,
     )
