@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,8 +11,10 @@ import pytest
 
 from ottla.streams.app import App
 from ottla.streams.errors import FencedApp, StreamsError
+from ottla.streams.running import sifting
 from ottla.streams.windows import tumbling
 from ottla.testing import LocalBroker
+from tests.patience import PATIENCE_S
 from tests.spark.topics import send
 from tests.streams.apps import make_app, read_records, read_table, running, wait_for_lag_zero, wait_until
 
@@ -146,6 +149,72 @@ def test_records_and_rows_that_fail_become_dead_letters(
         assert headers["__connect.errors.topic"] == b"payments"
         assert headers["__connect.errors.offset"] == (b"1" if letter["value"] == b"not JSON" else b"2")
         assert headers["__connect.errors.exception.message"]
+
+
+def make_caster(broker: LocalBroker, directory: Path, **options: str) -> App:
+    """Casts texts to numbers, which fails for one that is none."""
+    from pyspark.sql import functions as F
+
+    app = make_app(broker, directory, "caster", **options)
+    app.stream("texts", value="string").select(F.col("value").cast("long").alias("amount")).to("amounts")
+    return app
+
+
+def check_casts(broker: LocalBroker, texts: Sequence[str]) -> None:
+    """All numbers were written, and all other texts are dead letters."""
+    found = [int(json.loads(each["value"])["amount"]) for each in read_records(broker, "amounts")]
+    assert sorted(found) == sorted(int(text) for text in texts if text != "x")
+    letters = read_records(broker, "caster-dead-letters")
+    assert [json.loads(each["value"])["value"] for each in letters] == ["x"] * texts.count("x")
+    for letter in letters:
+        headers = {each["key"]: each["value"] for each in letter["headers"]}
+        assert texts[int(headers["__connect.errors.offset"])] == "x"
+        assert b"CAST_INVALID_INPUT" in headers["__connect.errors.exception.message"]
+
+
+def test_rows_for_which_a_column_fails_become_dead_letters(
+    spark: "SparkSession", ottla_broker: LocalBroker, tmp_path: Path
+) -> None:
+    """A cast of a text that is no number: the other rows go on."""
+    for topic in ("texts", "amounts"):
+        ottla_broker.create_topic(topic)
+    send(ottla_broker, "texts", [{"value": text} for text in ("1", "x")])
+    app = make_caster(ottla_broker, tmp_path, on_error="dead-letter")
+    with running(app):
+        wait_for_lag_zero(ottla_broker, app, ["texts"])
+    check_casts(ottla_broker, ("1", "x"))
+
+
+@pytest.mark.long
+def test_nothing_is_lost_beside_rows_for_which_a_column_fails(
+    spark: "SparkSession", ottla_broker: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch is larger than what Spark hands over at once, so the second Python worker has got a part of it when the
+    Column fails. With "fail" the app ends with one line that names the offset."""
+    for topic in ("texts", "amounts"):
+        ottla_broker.create_topic(topic)
+    texts = [*(str(10**17 + n) for n in range(2999)), "x"]
+    monkeypatch.setattr(sifting, "RECORDS_MAX", 2999)
+    send(ottla_broker, "texts", [{"value": text} for text in texts])
+    size = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = spark.conf.get(size)
+    spark.conf.set(size, 100)
+    try:
+        strict = make_caster(ottla_broker, tmp_path)
+        strict.start()
+        assert strict.wait(PATIENCE_S)
+        with pytest.raises(
+            StreamsError, match=r"offset 2999 of texts-0: \[CAST_INVALID_INPUT\] The value 'x'"
+        ) as refusal:
+            strict.stop()
+        assert "\n" not in str(refusal.value)
+        assert len(read_records(ottla_broker, "amounts")) == 2999  # the batch before the one that fails
+        lenient = make_caster(ottla_broker, tmp_path, on_error="dead-letter")
+        with running(lenient):
+            wait_for_lag_zero(ottla_broker, lenient, ["texts"])
+    finally:
+        spark.conf.set(size, str(before))
+    check_casts(ottla_broker, texts)
 
 
 def test_a_table_enriches_a_stream_and_answers_queries(

@@ -37,12 +37,20 @@ delayed acknowledgements). A Unix socket has neither: an empty job takes 25 ms i
 so adaptive execution only costs time. All jobs share the cores fairly. A task is never run again by Spark: whether that
 is right only the driver knows."""
 
+_DATA_ERRORS: Final = ("22", "38", "P0")
+"""Classes of SQLSTATE: data exceptions such as a bad cast, errors of Python functions, and `raise_error`."""
+
 _ORDERS: Final = "ottla.orders"
 _REPORT_SCHEMA: Final = pa.schema([("report", pa.string())])
 
 
 class JobFailed(Exception):
     """A job has failed as a whole, so it is unknown what has become of its tasks. The message is one line."""
+
+    def __init__(self, message: str, *, is_of_data: bool = False) -> None:
+        """`is_of_data` says that a Column, or a Python function in one, does not accept a value of some row."""
+        super().__init__(message)
+        self.is_of_data = is_of_data
 
 
 class Jobs:
@@ -66,8 +74,24 @@ class Jobs:
             rows = plan.executeCollectPublic()
             text = self._spark.sparkContext._jvm.scala.runtime.ScalaRunTime.stringOf(rows)  # type: ignore[union-attr]
         except Exception as error:
-            raise JobFailed(_explain(error)) from None
+            raise self._explain(error) from None
         return [row[0] for row in json.loads(f"[{text.removeprefix('Array(').removesuffix(')')}]")]
+
+    def _explain(self, error: Exception) -> JobFailed:
+        """What Spark says, in one line. Its Java exception is there even if PySpark fails to make its own of it."""
+        cause: BaseException | None = error
+        while cause is not None:
+            thrown = getattr(cause, "java_exception", None) or getattr(cause, "_origin", None)
+            if thrown is not None and self._is_spark_error(thrown):
+                state = str(thrown.getSqlState() or "")
+                return JobFailed(_shorten(str(thrown.getMessage())), is_of_data=state.startswith(_DATA_ERRORS))
+            cause = cause.__cause__ or cause.__context__
+        return JobFailed(_shorten(str(error) or type(error).__name__))
+
+    def _is_spark_error(self, thrown: Any) -> bool:
+        from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped]
+
+        return bool(is_instance_of(self._spark.sparkContext._gateway, thrown, "org.apache.spark.SparkThrowable"))
 
 
 def take_order() -> Any | None:
@@ -93,8 +117,9 @@ def get_task_context() -> "TaskContext":
     return context
 
 
-def _explain(error: Exception) -> str:
-    """The line of Spark's message that says what happened."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [line for line in lines if not line.startswith(("at ", "An error occurred", "Traceback", "File "))]
-    return " ".join((telling or lines or [type(error).__name__])[0].split())[:500]
+def _shorten(message: str) -> str:
+    """Without stack traces. Of a Python exception, the last line says what it was."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    telling = [line for line in lines if not line.startswith(("at ", "An error occurred", "Traceback", "File ", "=="))]
+    is_python = any(line.startswith("Traceback") or "Traceback (most recent" in line for line in lines)
+    return " ".join((telling or lines or [message])[-1 if is_python else 0].split())[:500]

@@ -13,6 +13,7 @@ state_servers.py    child processes that keep the state           internal_topic
 registration.py     which apps run where, in a compacted topic    progress.py       counters, rates and lag
 continuity.py       whether what an app has left behind is all there when it starts again
 troubles.py         tasks that fail in a row: when each is tried again, when the app ends
+sifting.py          finds the rows for which a Column fails
 hearing.py          source partitions that hold up windows until they are heard of
 settings.py         what an app's options mean for clients        explaining.py     failures as one line
 """

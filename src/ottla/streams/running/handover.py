@@ -22,6 +22,8 @@ class Handover:
     bad: pa.Table = field(default_factory=lambda: pa.table({}))
     source_times: Mapping[int, int] = field(default_factory=dict)
     row_count: int = 0
+    failed: pa.Table = field(default_factory=lambda: pa.table({}))
+    """Rows that are not among those for Spark because it fails for them."""
     failure: Failure | None = None
 
 
@@ -35,14 +37,16 @@ def send_handover(place: str, handover: Handover) -> None:
     ]
     bad = handover.bad.replace_schema_metadata({_FACTS: json.dumps(facts).encode()})
     os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
-    with pa.OSFile(place, "wb") as file, pa.ipc.new_stream(file, bad.schema) as stream:
-        stream.write_table(bad)
+    with pa.OSFile(place, "wb") as file:
+        for table in (bad, handover.failed):
+            with pa.ipc.new_stream(file, table.schema) as stream:
+                stream.write_table(table)
 
 
 def receive_handover(place: str) -> Handover:
     """Reads the file and removes it."""
     with pa.OSFile(place, "rb") as file:
-        bad = pa.ipc.open_stream(file).read_all()
+        bad, failed = (pa.ipc.open_stream(file).read_all() for _ in range(2))
     os.unlink(place)
     positions, times, row_count, failure = json.loads(bad.schema.metadata[_FACTS])
     return Handover(
@@ -50,5 +54,6 @@ def receive_handover(place: str) -> Handover:
         bad.replace_schema_metadata(None),
         dict(times),
         row_count,
+        failed,
         None if failure is None else Failure(*failure),
     )

@@ -7,7 +7,7 @@ not answer is waited for, until task.timeout.ms has passed without success.
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,7 +18,7 @@ from ottla.client.transactions import ProducerIdentity, init_producer
 from ottla.errors import KafkaError
 from ottla.spark.jobs import JobFailed
 from ottla.streams.errors import FencedApp, StreamsError
-from ottla.streams.options import AppOptions
+from ottla.streams.options import FAIL, AppOptions
 from ottla.streams.planning.plan import PARCELS, SubtopologyPlan
 from ottla.streams.running.explaining import explain_failure
 from ottla.streams.running.hearing import Hearing
@@ -28,6 +28,7 @@ from ottla.streams.running.jobs import JobRunner
 from ottla.streams.running.positions import read_positions
 from ottla.streams.running.progress import RESTORING, RUNNING, WAITING, SubtopologyProgress
 from ottla.streams.running.settings import task_timeout_s, transaction_timeout_ms
+from ottla.streams.running.sifting import sift
 from ottla.streams.running.state_servers import StateServers
 from ottla.streams.running.transactions import end_batch
 from ottla.streams.running.troubles import WHOLE, Troubles
@@ -103,6 +104,8 @@ class SubtopologyLoop:
         self._progress = progress
         self._tasks: dict[int, _Task] = {}
         self._troubles = Troubles(plan.name, task_timeout_s(context.options))
+        self._sift_until: dict[int, int] = {}
+        """Up to which offset of its source a task leaves out rows for which a Column fails."""
         self._idle_rounds = 0
         self._batch_started_s = 0.0
         self._purged_s = time.monotonic()
@@ -139,11 +142,7 @@ class SubtopologyLoop:
         if early_s > 0 and self._context.stop.wait(early_s):
             return
         self._batch_started_s = time.monotonic()
-        try:
-            reports = self._jobs.run(orders)
-        except JobFailed as error:
-            reports = [Report(each.partition, each.producer, failure=Failure(BROKEN, str(error))) for each in orders]
-        reports = [self._end_transaction(each) if each.is_open else each for each in reports]
+        reports = self._run_jobs(orders)
         now_s = time.monotonic()
         self._take_reports(reports)
         self._progress.add_batch(now_s, now_s - self._batch_started_s, reports)
@@ -267,6 +266,40 @@ class SubtopologyLoop:
             self._context.idleness.note(self._plan.name, number, is_drained=is_drained)
         self._progress.lag = lag
 
+    def _run_jobs(self, orders: Sequence[Order]) -> list[Report]:
+        """The reports of all orders, with their transactions ended."""
+        sifted = [each for each in orders if self._is_sifted(each)]
+        plain = [each for each in orders if each not in sifted]
+        reports = self._run_job(plain) if plain else []
+        reports += [self._sift(each) for each in sifted]
+        return [self._end_transaction(each) if each.is_open else each for each in reports]
+
+    def _run_job(self, orders: Sequence[Order]) -> list[Report]:
+        try:
+            return self._jobs.run(orders)
+        except JobFailed as error:
+            if error.is_of_data and self._plan.column_steps:
+                self._sift_until |= {each.partition: each.ranges[0].end for each in orders}
+            return [_give_up(each, error) for each in orders]
+
+    def _is_sifted(self, order: Order) -> bool:
+        """Whether a Column has failed for a row in this part of the source. The task has been started anew since, so
+        nothing of the batch that failed is in its transaction."""
+        until = self._sift_until.get(order.partition, 0)
+        if order.ranges[0].start >= until:
+            self._sift_until.pop(order.partition, None)
+        return order.ranges[0].start < until
+
+    def _sift(self, order: Order) -> Report:
+        def run(order: Order) -> Report:
+            (report,) = self._jobs.run([order])
+            return report
+
+        try:
+            return sift(run, order, only_first=self._context.options.on_error == FAIL)
+        except JobFailed as error:
+            return _give_up(order, error)
+
     # Reports
 
     def _end_transaction(self, report: Report) -> Report:
@@ -336,3 +369,7 @@ class SubtopologyLoop:
                 if source.topic in self._context.purged_topics
             },
         )
+
+
+def _give_up(order: Order, error: JobFailed) -> Report:
+    return Report(order.partition, order.producer, failure=Failure(BROKEN, str(error)))

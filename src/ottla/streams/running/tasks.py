@@ -24,6 +24,7 @@ from ottla.streams.planning.plan import PARCELS, SourcePlan, SubtopologyPlan
 from ottla.streams.rows import OFFSET, TIMESTAMP
 from ottla.streams.running.explaining import explain_failure
 from ottla.streams.running.handover import Handover, receive_handover, send_handover
+from ottla.streams.running.sifting import ROW_COUNT, put_aside, sift_rows
 from ottla.streams.running.transactions import BatchInput, commit_batch, write_batch
 from ottla.streams.running.work import Order, Position, Report, SourceRange, report_fields, to_order
 from ottla.streams.tasks.ordering import Places, hold_back, merge_order
@@ -69,12 +70,14 @@ def read_source(plan: TaskPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     place = _place_of_handover(plan)
     try:
         found, positions = _read_sources(plan, order)
+        rows, failed = sift_rows(found[0].rows, order.sifting)
     except Exception as error:
         plan.client.close()
         send_handover(place, Handover(failure=explain_failure(error)))
         return
-    send_handover(place, Handover(positions, found[0].bad, found[0].source_times, found[0].rows.num_rows))
-    yield from found[0].rows.to_batches()
+    (read,) = found
+    send_handover(place, Handover(positions, read.bad, read.source_times, read.rows.num_rows, failed))
+    yield from rows.to_batches()
 
 
 def process_rows(plan: TaskPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -103,10 +106,13 @@ def _process(plan: TaskPlan, order: Order, batches: Sequence[pa.RecordBatch]) ->
         read = receive_handover(_place_of_handover(plan))
         if read.failure is not None:
             return Report(order.partition, order.producer, failure=read.failure)
+        if order.sifting is not None and order.sifting.is_trial:
+            return Report(order.partition, order.producer, counts={ROW_COUNT: read.row_count})
         schema = plan.subtopology.columns_after
         assert schema is not None
         rows = pa.Table.from_batches(batches).cast(schema) if batches else schema.empty_table()
-        batch = BatchInput([rows], [read.bad], read.source_times, read.positions, read.row_count)
+        failed = put_aside(plan, read.failed, order.sifting)
+        batch = BatchInput([rows], [read.bad], read.source_times, read.positions, read.row_count, failed)
         return write_batch(plan, order, batch)
     except Exception as error:
         return _give_up(plan, order, error)
@@ -126,7 +132,7 @@ def _read_sources(plan: TaskPlan, order: Order) -> tuple[list[SourceRows], list[
 
     found, fetched = [], []
     for source, range_ in zip(sources, order.ranges, strict=True):
-        records, following = _fetch_records(plan, source, order.partition, range_)
+        records, following = _fetch_records(plan, source, order, range_)
         fetched.append((records, following))
         found.append(read(source, records, range_.stream_time))
     if len(sources) > 1:
@@ -149,14 +155,14 @@ def _find_places(source: SourcePlan, fetched: tuple[pa.Table, int], found: Sourc
     return times.to_numpy(), records["offset"].to_numpy()
 
 
-def _fetch_records(plan: TaskPlan, source: SourcePlan, partition: int, range_: SourceRange) -> tuple[pa.Table, int]:
+def _fetch_records(plan: TaskPlan, source: SourcePlan, order: Order, range_: SourceRange) -> tuple[pa.Table, int]:
     """Committed records from the start of the range to its end, or fewer if there are many; and the next offset."""
-    start, end = range_.start, range_.end
+    start, end, partition = range_.start, range_.end, order.partition
     if start >= end:
         return _RECORDS.empty_table(), start
     answers = fetch(plan.client, source.topic, partition, start, end, isolation=READ_COMMITTED)
     batches: list[pa.RecordBatch] = []
-    rows_left, bytes_left = plan.options.batch_rows, BYTES_MAX
+    rows_left, bytes_left = order.records_max or plan.options.batch_rows, BYTES_MAX
     for found in decode(answers, source.topic, partition, start, end, _RECORD_COLUMNS):
         batch = found.slice(0, rows_left)
         batches.append(batch)

@@ -25,7 +25,7 @@ from ottla.client.transactions import (
     init_producer,
 )
 from ottla.pipeline.encoding import Encoder
-from ottla.streams.kernels.kernel import KernelContext
+from ottla.streams.kernels.kernel import FailedRows, KernelContext
 from ottla.streams.running.bad_rows import refuse_bad_records, set_aside
 from ottla.streams.running.positions import to_committed_offset
 from ottla.streams.running.settings import transaction_timeout_ms
@@ -51,6 +51,8 @@ class BatchInput:
     positions: Sequence[Position]
     row_count: int
     """How many rows were read, before Spark's Column steps."""
+    failed: Sequence[FailedRows] = ()
+    """Rows that are not among these because a Column fails for them."""
 
 
 def commit_batch(plan: "TaskPlan", order: Order, batch: BatchInput) -> Report:
@@ -74,6 +76,7 @@ def write_batch(plan: "TaskPlan", order: Order, batch: BatchInput) -> Report:
     source_times = {**dict.fromkeys(order.awaited, NO_TIME), **batch.source_times}
     context = KernelContext(order.partition, order.now_ms, stores, source_times, idle_times)
     context.on_error = plan.options.on_error
+    context.failed.extend(batch.failed)
     outgoing = run_steps(plan.subtopology, batch.rows, context, plan.partition_counts)
     aside = set_aside(plan, batch.bad, context)
     letters = [(plan.options.dead_letters, pa.Table.from_batches([each])) for each in aside.letters]

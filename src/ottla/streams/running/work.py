@@ -25,6 +25,20 @@ class StateVersion(NamedTuple):
     upto: int
 
 
+class Sifting(NamedTuple):
+    """Which rows of a batch Spark computes, because it has failed for some of them."""
+
+    row_count: int
+    """The rows of the batch; -1 if it is not known. If there are others by now, the batch is tried again."""
+    start: int
+    end: int
+    """The rows that are tried, by their numbers in the batch."""
+    failed: Sequence[tuple[int, str]] = ()
+    """The rows that are put aside, with the reasons."""
+    is_trial: bool = False
+    """Nothing is written."""
+
+
 @dataclass(frozen=True)
 class Order:
     """One batch of one task."""
@@ -40,6 +54,9 @@ class Order:
     """Numbers of source partitions that hold up windows until the task has heard of them."""
     must_commit: bool = False
     """The positions are to be committed even if they are what they were."""
+    records_max: int | None = None
+    """At most so many records of each source; None for the app's batch_rows."""
+    sifting: Sifting | None = None
 
 
 class Position(NamedTuple):
@@ -89,7 +106,7 @@ class Report:
 
 def to_order(fields: Sequence[Any]) -> Order:
     """The order that `order_fields` has made a list of."""
-    partition, producer, ranges, now_ms, state, idle, awaited, must_commit = fields
+    partition, producer, ranges, now_ms, state, idle, awaited, must_commit, records_max, sifting = fields
     return Order(
         partition,
         ProducerIdentity(*producer),
@@ -99,6 +116,8 @@ def to_order(fields: Sequence[Any]) -> Order:
         {int(source): milliseconds for source, milliseconds in idle.items()},
         awaited,
         must_commit,
+        records_max,
+        None if sifting is None else Sifting(*sifting),
     )
 
 
@@ -112,6 +131,8 @@ def order_fields(order: Order) -> list[Any]:
         order.idle_times,
         order.awaited,
         order.must_commit,
+        order.records_max,
+        order.sifting,
     ]
 
 
