@@ -7,7 +7,7 @@ cause is its trace. Any other failure of the connector itself is FAILED. Failure
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from logging import getLogger
 from typing import TYPE_CHECKING, Final
@@ -113,6 +113,7 @@ class Run:
             self._work(config, connector)
         except TakenOver as error:
             log.warning("connector %s: %s", self._spec.name, error)
+            self._listener(replace(self._told, is_fenced=True))
         except Exception as error:
             self._fail(error)
         finally:

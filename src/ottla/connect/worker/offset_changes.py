@@ -12,7 +12,9 @@ from typing import Any
 from ottla.client.client import Client
 from ottla.client.groups import CommittedOffset, commit_offsets, fetch_offsets, group_by_topic, raise_for_errors
 from ottla.client.sending import Sender
-from ottla.client.transactions import end_transaction, init_producer, raise_epoch
+from ottla.client.transactions import TIMEOUT_MS, end_transaction
+from ottla.connect.connector import ConnectorContext
+from ottla.connect.running.ownership import Ownership
 from ottla.connect.worker.herder import BadRequest, ConnectorOffset, ConnectorType
 from ottla.connect.worker.offsets import SourceOffsets
 from ottla.connect.worker.topics import encode_records
@@ -58,7 +60,7 @@ class OffsetChanges:
             if kind == "sink":
                 self._alter_sink(client, name, config, sink_offsets)
             else:
-                self._alter_source(client, name, config, offsets)
+                self._alter_source(client, name, offsets)
 
     def reset(self, name: str, config: Mapping[str, str], kind: ConnectorType) -> None:
         """Forget all offsets: the connector begins as if it were new."""
@@ -71,12 +73,15 @@ class OffsetChanges:
         stored.refresh()
         return stored
 
-    def _alter_source(
-        self, client: Client, name: str, config: Mapping[str, str], offsets: Sequence[ConnectorOffset]
-    ) -> None:
-        for number in range(1, _count_tasks(config)):
-            raise_epoch(client, f"{self._worker_group}-{name}-{number}")
-        producer = init_producer(client, f"{self._worker_group}-{name}-0")
+    def _shut_out_runs(self, client: Client, name: str) -> Ownership:
+        context = ConnectorContext(name, self._worker_group, 1, client.raw_settings)
+        ownership = Ownership(client, context, TIMEOUT_MS)
+        ownership.claim()
+        return ownership
+
+    def _alter_source(self, client: Client, name: str, offsets: Sequence[ConnectorOffset]) -> None:
+        ownership = self._shut_out_runs(client, name)
+        producer = ownership.start_task(0)
         stored = self._read_source(client)
         records = [(stored.find_key(name, each.partition), each.offset) for each in offsets]
         sender = Sender(client, producer)
@@ -92,7 +97,7 @@ class OffsetChanges:
         offsets: Mapping[TopicPartition, int | None],
     ) -> None:
         group = name_sink_group(name, config)
-        raise_epoch(client, f"{self._worker_group}-{name}")
+        self._shut_out_runs(client, name)
         kept = {where: CommittedOffset(offset) for where, offset in offsets.items() if offset is not None}
         if kept:
             commit_offsets(client, group, kept)
@@ -126,8 +131,3 @@ def _read_number(given: Any) -> int | None:
     if isinstance(given, str) and given.isdecimal():
         return int(given)
     return given if isinstance(given, int) and not isinstance(given, bool) and given >= 0 else None
-
-
-def _count_tasks(config: Mapping[str, str]) -> int:
-    given = config.get("tasks.max", "1")
-    return int(given) if given.isdecimal() else 1
