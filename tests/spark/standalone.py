@@ -52,6 +52,12 @@ class Standalone:
             time.sleep(0.05)
         signal_quietly(random.choice(found))
 
+    def kill_worker(self, number: int) -> None:
+        """Kill a worker and all that it has started: its executor, and what that has started."""
+        worker = self._processes.pop(1 + number)
+        kill(psutil.Process(worker.pid))
+        worker.wait(PATIENCE_S)
+
     def close(self) -> None:
         for process in reversed(self._processes):
             kill(psutil.Process(process.pid))

@@ -1,9 +1,6 @@
 """Parts of an app are killed in the middle of its work: every record counts exactly once, in topics and answers."""
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -21,10 +18,11 @@ from ottla.testing import LocalBroker, LocalCluster
 from ottla.topic_partition import TopicPartition
 from tests.cluster.coordination import find_leader
 from tests.patience import PATIENCE_S
-from tests.spark.killing import HOME, kill, signal_quietly
+from tests.spark.killing import signal_quietly
 from tests.spark.topics import send
 from tests.streams.apps import is_read, read_records, read_table, wait_until
 from tests.streams.crashing import APP, SINK, SOURCE, STORE
+from tests.streams.driver_process import DriverProcess
 
 PARTITIONS = 2
 ROWS = 400
@@ -36,40 +34,11 @@ MODULES = {DAEMON: "ottla.streams.running.daemon", STATE_SERVER: "ottla.streams.
 """What runs in the processes that can be killed. A Python worker is a child of the daemon that looks like it."""
 
 
-class Driver:
-    """The process of the app."""
+class Driver(DriverProcess):
+    """The process of the app, and those that it has started."""
 
     def __init__(self, bootstrap: str, directory: Path) -> None:
-        self._arguments = [bootstrap, str(directory / "state")]
-        self._log = directory / "driver.log"
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start the app, unless it runs."""
-        if self._process is not None:
-            return
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(HOME / "src"), str(HOME)))}
-        command = [sys.executable, "-m", "tests.streams.crashing", *self._arguments]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
-
-    def kill(self) -> None:
-        """Kill the driver and all its children at once: JVM, Python workers and state servers."""
-        if self._process is not None:
-            kill(psutil.Process(self._process.pid))
-            self._process.wait(PATIENCE_S)
-            self._process = None
-
-    def stop(self) -> int:
-        assert self._process is not None
-        self._process.terminate()
-        status = self._process.wait(PATIENCE_S)
-        self._process = None
-        return status
-
-    def check(self) -> None:
-        assert self._process is not None
-        assert self._process.poll() is None, self._log.read_text()[-3000:]
+        super().__init__("tests.streams.crashing", directory, bootstrap, str(directory / "state"))
 
     def find(self, kind: str) -> list[psutil.Process]:
         """The processes of one kind below the driver."""

@@ -14,7 +14,7 @@ WALL_CLOCK_TIMERS: Final = "wall-clock timers"
 LIST_STATE: Final = "list state"
 STANDBYS: Final = "standbys"
 AT_LEAST_ONCE: Final = "at-least-once"
-SPARK_CLUSTERS: Final = "a Spark cluster"
+OTHER_CLUSTERS: Final = "YARN and Kubernetes"
 WINDOWS_OVER_TABLES: Final = "windows over a table's updates"
 
 _INSTEAD: Final = {
@@ -27,7 +27,7 @@ _INSTEAD: Final = {
     WALL_CLOCK_TIMERS: "use context.timer(name, when), which goes by event time",
     LIST_STATE: "use MapState with a number as key, or ValueState of an array type",
     STANDBYS: "state is restored from its changelog; keep state_dir on a disk that survives a restart",
-    SPARK_CLUSTERS: "state servers run beside the driver only; use master='local[*]'",
+    OTHER_CLUSTERS: "use a standalone cluster, master='spark://host:7077', or master='local[*]'",
     AT_LEAST_ONCE: "leave guarantee= out, everything is exactly-once",
     WINDOWS_OVER_TABLES: "how often a table changes depends on how its input is cut into batches; window the stream "
     "that the table is made of, or make the table with emit='final'",

@@ -49,8 +49,8 @@ class AppOptions:
             _check_address("bootstrap", address)
         _check_address("http", self.http)
         _check_text("master", self.master)
-        if not self.master.startswith("local"):
-            later.refuse(later.SPARK_CLUSTERS, f"App: master={self.master!r}")
+        if not self.master.startswith(("local", "spark://")):
+            later.refuse(later.OTHER_CLUSTERS, f"App: master={self.master!r}")
         if self.state_dir is not None:
             _check_text("state_dir", self.state_dir)
         _check_number("batch_rows", self.batch_rows, 1)

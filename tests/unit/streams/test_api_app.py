@@ -28,7 +28,7 @@ SVG = "{http://www.w3.org/2000/svg}"
         ({"master": ""}, "master='': it must be a text"),
         ({"guarantee": "at-most-once"}, "guarantee='at-most-once': it can be 'exactly-once'"),
         ({"guarantee": "at-least-once"}, "at-least-once: not supported yet"),
-        ({"master": "spark://host:7077"}, "a Spark cluster: not supported yet"),
+        ({"master": "yarn"}, "YARN and Kubernetes: not supported yet"),
         ({"on_bad_record": "ignore"}, "on_bad_record='ignore': it can be 'fail' or 'skip' or 'dead-letter'"),
         ({"on_error": None}, "on_error=None: it can be"),
         ({"on_late": "fail"}, "on_late='fail': it can be 'skip' or 'dead-letter'"),

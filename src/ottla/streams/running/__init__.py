@@ -9,7 +9,8 @@ work.py             orders and reports, as JSON                   tasks.py      
 transactions.py     steps, records and offsets of a batch         bad_rows.py       rows that are not processed
 state_access.py     a task's stores                               handover.py       from one Python worker to the next
 positions.py        committed offsets with stream times           idleness.py       time that passes without records
-state_servers.py    child processes that keep the state           internal_topics.py  changelogs, repartition topics
+state_servers.py    which state server has which partition        internal_topics.py  changelogs, repartition topics
+local_state.py      state servers beside the driver               cluster_state.py  state servers on hosts of a cluster
 registration.py     which apps run where, in a compacted topic    progress.py       counters, rates and lag
 continuity.py       whether what an app has left behind is all there when it starts again
 troubles.py         tasks that fail in a row: when each is tried again, when the app ends

@@ -6,8 +6,6 @@ runner = Runner(options, nodes, spark); runner.start(); runner.wait(); runner.st
 import os
 import platform
 import secrets
-import shutil
-import tempfile
 import threading
 import time
 import uuid
@@ -28,6 +26,7 @@ from ottla.streams.planning import compatibility
 from ottla.streams.planning.description import describe
 from ottla.streams.planning.plan import AppPlan
 from ottla.streams.planning.planner import make_plan
+from ottla.streams.running.cluster_state import ClusterStateServers, ServerOrder
 from ottla.streams.running.continuity import check_topics, commit_starts, find_topic_ids, list_positions
 from ottla.streams.running.explaining import explain_failure
 from ottla.streams.running.hearing import Hearing
@@ -40,6 +39,7 @@ from ottla.streams.running.internal_topics import (
     list_external_topics,
 )
 from ottla.streams.running.jobs import JobRunner
+from ottla.streams.running.local_state import LocalStateServers
 from ottla.streams.running.loop import LoopContext, SubtopologyLoop
 from ottla.streams.running.pages import make_routes
 from ottla.streams.running.progress import Progress
@@ -53,7 +53,7 @@ from ottla.streams.running.registration import (
     register,
 )
 from ottla.streams.running.settings import client_settings, driver_client_settings, transaction_timeout_ms
-from ottla.streams.running.state_servers import LocalStateServers, NoState, StateServers
+from ottla.streams.running.state_servers import NoState, StateServers, WatchedServers
 from ottla.streams.running.tasks import TaskPlan
 from ottla.streams.state.http import HttpServer, make_query_routes
 from ottla.streams.state.remote_stores import RemoteStores
@@ -82,7 +82,7 @@ class Runner:
         self._failure: StreamsError | None = None
         self._lock = threading.Lock()
         self._registration: Registration | None = None
-        self._state: LocalStateServers | None = None
+        self._state: WatchedServers | None = None
         self._stores: RemoteStores | None = None
         self._http: HttpServer | None = None
         self._client = Client(client_settings(options))
@@ -159,7 +159,7 @@ class Runner:
             frozenset(each.name for each in plan.internal_topics if each.is_purged),
         )
         for unit in plan.subtopologies:
-            tasks = TaskPlan(unit, self._options, client, numbers, counts, self._handover_directory(), self._token)
+            tasks = TaskPlan(unit, self._options, client, numbers, counts, self._token)
             loop = SubtopologyLoop(
                 context,
                 unit,
@@ -218,7 +218,11 @@ class Runner:
         if not plan.stores:
             return NoState()
         settings = client_settings(self._options)
-        self._state = LocalStateServers(self.state_directory, settings, self._token, plan.stores, counts)
+        if self._options.master.startswith("local"):
+            self._state = LocalStateServers(self.state_directory, settings, self._token, plan.stores, counts)
+        else:
+            order = ServerOrder(self.state_directory, settings, self._token)
+            self._state = ClusterStateServers(self._spark, order, plan.stores, counts)
         self._state.start()
         return self._state
 
@@ -230,16 +234,12 @@ class Runner:
         if self._state is not None:
             self._state.stop()
         self._http = self._stores = self._state = None
-        shutil.rmtree(self._handover_directory(), ignore_errors=True)
 
     @property
     def state_directory(self) -> str:
         """Where the app's state is on this machine."""
         base = self._options.state_dir or os.path.join(os.path.expanduser("~"), ".local", "share", "ottla-streams")
         return os.path.join(os.path.abspath(base), self._options.name)
-
-    def _handover_directory(self) -> str:
-        return os.path.join(tempfile.gettempdir(), f"ottla-streams-{self._instance}")
 
     # Registration
 

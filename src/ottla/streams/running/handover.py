@@ -6,6 +6,7 @@ records. Both workers are on the same machine, and the second one has read all r
 
 import json
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -25,6 +26,12 @@ class Handover:
     failed: pa.Table = field(default_factory=lambda: pa.table({}))
     """Rows that are not among those for Spark because it fails for them."""
     failure: Failure | None = None
+
+
+def make_handover_path(attempt: int) -> str:
+    """In a directory of this executor that Spark removes. Attempts of an application's tasks have different numbers."""
+    directory = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
+    return os.path.join(directory, "ottla-handover", str(attempt))
 
 
 def send_handover(place: str, handover: Handover) -> None:

@@ -1,22 +1,19 @@
-"""The state servers of an app in local mode: child processes of the driver, each with a share of the partitions.
+"""The state servers of an app, as its driver sees them: which of them has which partition, and how far that must be.
 
-A server that has died is started again and told its partitions; what it lost it reads from the changelogs. After every
-batch the servers are told how far the changelogs are committed, in a thread of their own: a batch never waits for it.
+After every batch the servers are told how far the changelogs are committed, in a thread of their own, which also looks
+after the servers: a batch never waits for it. What a server has lost it reads from the changelogs.
 """
 
 import logging
-import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
 from ottla.streams.errors import StreamsError
 from ottla.streams.planning.plan import StorePlan
 from ottla.streams.state.client import StateClient, StateUnavailable
-from ottla.streams.state.starting import ServerProcess
 
-PROCESSES_MAX: Final = 4
 WATCH_SECONDS: Final = 0.5
 SHORT_WAIT_S: Final = 5.0
 """How long the driver waits for an answer; it asks again later."""
@@ -37,43 +34,31 @@ class StateServers(Protocol):
         """The changelog is committed up to this offset, and no batch will ask for an earlier state."""
 
 
-class LocalStateServers:
-    def __init__(
-        self,
-        directory: str,
-        settings: Mapping[str, str],
-        token: str,
-        stores: Mapping[str, StorePlan],
-        partition_counts: Mapping[str, int],
-    ) -> None:
-        self._directory = directory
-        self._settings = settings
+class WatchedServers(ABC):
+    """State servers with their assignments. Where they run, and what becomes of one that dies, subclasses say.
+
+    All stores of a task are on one server: a server has the same partitions of every store.
+    """
+
+    def __init__(self, token: str, stores: Mapping[str, StorePlan], partition_counts: Mapping[str, int]) -> None:
         self._token = token
         self._stores = stores
         self._counts = partition_counts
-        largest = max((partition_counts[each.changelog] for each in stores.values()), default=0)
         self._lock = threading.Lock()
         self._assigned: dict[tuple[str, int], int] = {}
         """Up to which offset each assigned table is known to be committed, by store and partition."""
         self._news: set[tuple[str, int]] = set()
         """Tables whose server has not been told the newest offset."""
-        self._unassigned: set[int] = set()
-        """Servers that were started again and have not been told their tables."""
+        self._moved: set[int] = set()
+        """Partitions that have a new server, which has not been told of them."""
         self._wake = threading.Event()
         self._stopping = False
-        count = min(largest, max((os.cpu_count() or 1) // 2, 1), PROCESSES_MAX)
-        self._servers: list[ServerProcess | None] = [None] * count
         self._thread = threading.Thread(target=self._run, name="state-servers", daemon=True)
 
     def start(self) -> None:
-        numbers = range(len(self._servers))
-        with ThreadPoolExecutor(len(numbers)) as pool:  # a server takes a second to start
-            for server in [pool.submit(self._launch_first, number) for number in numbers]:
-                server.result()
+        """Start the servers. StreamsError if that is not possible."""
+        self._start_servers()
         self._thread.start()
-
-    def _launch_first(self, number: int) -> None:
-        self._servers[number] = self._launch(number)
 
     def stop(self) -> None:
         """End all servers. They write their tables to files first."""
@@ -81,24 +66,38 @@ class LocalStateServers:
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
-        for server in self._servers:
-            if server is not None:
-                server.stop()
+        self._stop_servers()
+
+    @abstractmethod
+    def addresses(self) -> list[str]:
+        """Of the servers that run."""
+
+    @abstractmethod
+    def _find_home(self, partition: int) -> str | None:
+        """The address of the server that has a partition of all stores; None while there is none."""
+
+    @abstractmethod
+    def _start_servers(self) -> None: ...
+
+    @abstractmethod
+    def _look_after(self) -> None:
+        """See whether all servers are there, replace those that are not, and add their partitions to `_moved`. Called
+        every WATCH_SECONDS."""
+
+    @abstractmethod
+    def _stop_servers(self) -> None: ...
 
     def locate(self, store: str, partition: int) -> str:
-        server = self._servers[partition % len(self._servers)]
-        if server is None:
+        address = self._find_home(partition)
+        if address is None:
             raise StateUnavailable(f"the state server of partition {partition} is being started again")
-        return server.address
+        return address
 
     def assign(self, store: str, partitions: Mapping[int, int]) -> None:
         with self._lock:
             for partition, upto in partitions.items():
                 self._assigned[store, partition] = upto
-        for number in range(len(self._servers)):
-            own = {each: upto for each, upto in partitions.items() if each % len(self._servers) == number}
-            if own:
-                self._tell_assignment(number, store, own)
+        self._tell_assignment(store, partitions)
 
     def advance(self, store: str, partition: int, upto: int) -> None:
         with self._lock:
@@ -110,31 +109,34 @@ class LocalStateServers:
     def status(self) -> list[dict[str, Any]]:
         """What the servers say about their tables. A server that does not answer is left out."""
         found: list[dict[str, Any]] = []
-        for server in self._servers:
-            if server is not None:
-                try:
-                    with StateClient(server.address, self._token, wait_s=1.0) as client:
-                        found += client.status()
-                except StreamsError:
-                    continue
+        for address in self.addresses():
+            try:
+                with StateClient(address, self._token, wait_s=1.0) as client:
+                    found += client.status()
+            except StreamsError:
+                continue
         return found
 
-    def addresses(self) -> list[str]:
-        return [server.address for server in self._servers if server is not None]
+    def _assign_moved(self) -> None:
+        """Tell new servers which partitions they have, and up to which offsets to restore them."""
+        moved = set(self._moved)
+        for store in self._stores if moved else ():
+            with self._lock:
+                assigned = {number: upto for (name, number), upto in self._assigned.items() if name == store}
+            self._tell_assignment(store, {number: upto for number, upto in assigned.items() if number in moved})
+        self._moved -= moved
 
-    def _launch(self, number: int) -> ServerProcess:
-        directory = os.path.join(self._directory, f"server-{number}")
-        os.makedirs(directory, exist_ok=True)
-        with open(os.path.join(directory, "server.log"), "ab") as log:
-            return ServerProcess(directory, self._settings, self._token, stderr=log.fileno())
-
-    def _tell_assignment(self, number: int, store: str, partitions: Mapping[int, int]) -> None:
-        server = self._servers[number]
-        if server is None:
-            return  # it is told when it is there again
+    def _tell_assignment(self, store: str, partitions: Mapping[int, int]) -> None:
+        """Partitions without a server are left out; their server is told when it is there."""
         plan = self._stores[store]
-        with StateClient(server.address, self._token, wait_s=SHORT_WAIT_S) as client:
-            client.assign(plan, partitions, self._counts[plan.changelog])
+        shares: dict[str, dict[int, int]] = {}
+        for partition, upto in partitions.items():
+            address = self._find_home(partition)
+            if address is not None:
+                shares.setdefault(address, {})[partition] = upto
+        for address, share in shares.items():
+            with StateClient(address, self._token, wait_s=SHORT_WAIT_S) as client:
+                client.assign(plan, share, self._counts[plan.changelog])
 
     def _run(self) -> None:
         clients: dict[str, StateClient] = {}
@@ -142,36 +144,13 @@ class LocalStateServers:
             self._wake.wait(WATCH_SECONDS)
             self._wake.clear()
             try:
-                self._restart_dead()
+                self._look_after()
+                self._assign_moved()
                 self._tell_news(clients)
             except (StreamsError, OSError) as error:
                 log.warning("a state server is tried again: %s", error)
         for client in clients.values():
             client.close()
-
-    def _restart_dead(self) -> None:
-        for number, server in enumerate(self._servers):
-            if server is None or not server.is_running:
-                self._servers[number] = None
-                if server is not None:
-                    server.stop()
-                self._servers[number] = self._launch(number)
-                self._unassigned.add(number)
-        for number in [*self._unassigned]:
-            self._assign_again(number)
-            self._unassigned.discard(number)
-
-    def _assign_again(self, number: int) -> None:
-        """Tell a server that was started again which tables it has, and up to which offsets to restore them."""
-        for store in self._stores:
-            with self._lock:
-                own = {
-                    partition: upto
-                    for (name, partition), upto in self._assigned.items()
-                    if name == store and partition % len(self._servers) == number
-                }
-            if own:
-                self._tell_assignment(number, store, own)
 
     def _tell_news(self, clients: dict[str, StateClient]) -> None:
         with self._lock:

@@ -23,7 +23,7 @@ from ottla.streams.options import AppOptions
 from ottla.streams.planning.plan import PARCELS, SourcePlan, SubtopologyPlan
 from ottla.streams.rows import OFFSET, TIMESTAMP
 from ottla.streams.running.explaining import explain_failure
-from ottla.streams.running.handover import Handover, receive_handover, send_handover
+from ottla.streams.running.handover import Handover, make_handover_path, receive_handover, send_handover
 from ottla.streams.running.sifting import ROW_COUNT, put_aside, sift_rows
 from ottla.streams.running.transactions import BatchInput, commit_batch, write_batch
 from ottla.streams.running.work import Order, Position, Report, SourceRange, report_fields, to_order
@@ -47,7 +47,6 @@ class TaskPlan:
     source_numbers: Mapping[str, int]
     """The number of partition 0 of each source topic, for the column SOURCE."""
     partition_counts: Mapping[str, int]
-    handover_directory: str
     state_token: str
 
 
@@ -67,7 +66,7 @@ def read_source(plan: TaskPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[p
     order = _take_order()
     if order is None:
         return
-    place = _place_of_handover(plan)
+    place = _place_of_handover()
     try:
         found, positions = _read_sources(plan, order)
         rows, failed = sift_rows(found[0].rows, order.sifting)
@@ -103,7 +102,7 @@ def _run(plan: TaskPlan, order: Order) -> Report:
 
 def _process(plan: TaskPlan, order: Order, batches: Sequence[pa.RecordBatch]) -> Report:
     try:
-        read = receive_handover(_place_of_handover(plan))
+        read = receive_handover(_place_of_handover())
         if read.failure is not None:
             return Report(order.partition, order.producer, failure=read.failure)
         if order.sifting is not None and order.sifting.is_trial:
@@ -180,8 +179,8 @@ def _take_order() -> Order | None:
     return None if fields is None else to_order(fields)
 
 
-def _place_of_handover(plan: TaskPlan) -> str:
-    return f"{plan.handover_directory}/{get_task_context().taskAttemptId()}"
+def _place_of_handover() -> str:
+    return make_handover_path(get_task_context().taskAttemptId())
 
 
 def _to_row(report: Report) -> pa.RecordBatch:

@@ -90,7 +90,7 @@ class StateClient:
         self.ask(protocol.DROP, {"store": store, "partition": partition, "wipe": wipe})
 
     def stop(self) -> None:
-        """Ends the server. It writes its tables to files first."""
+        """Ends the server. Returns when it has written its tables to files."""
         self.ask(protocol.STOP, {})
         self.close()
 

@@ -1,8 +1,9 @@
 """The process of a state server: `python -m ottla.streams.state.server --directory DIRECTORY`.
 
 Its standard input begins with one line of JSON: {"settings": client settings of the cluster, "token": text}, so that no
-secret is on a command line. The server ends when its input does, and so with the process that has started it. Its
-output is one line of JSON with the address that it listens on. `starting.py` does all of this.
+secret is on a command line. The server ends when its input does, and so with the process that has started it; with
+--silence-s it ends when nobody has asked it anything for so long. Its output is one line of JSON with the address that
+it listens on. `starting.py` does all of this.
 """
 
 import argparse
@@ -51,6 +52,8 @@ class StateServer:
         self._listener = socket.create_server((host, port), family=family, backlog=128)
         self._connections: set[FrameSocket] = set()
         self._lock = Lock()
+        self.heard_s = time.monotonic()
+        """When somebody last asked something."""
 
     @property
     def address(self) -> str:
@@ -116,7 +119,9 @@ class StateServer:
 
     def _answer(self, connection: FrameSocket) -> None:
         request = connection.receive(protocol.FRAME_BYTES_MAX)
+        self.heard_s = time.monotonic()
         if request.kind == protocol.STOP:
+            self._service.close(CLOSE_S)
             connection.send(encode_frame(protocol.OK, {}))
             self.stopping.set()
         else:
@@ -133,6 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on")
     parser.add_argument("--port", type=int, default=0, help="0 for a free one")
     parser.add_argument("--memory-mb", type=int, default=MEMORY_MB, help="the cache of all tables together")
+    parser.add_argument("--silence-s", type=float, help="end after so long without requests, not with the input")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s state server: %(message)s")
     try:
@@ -152,8 +158,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     server.start()
     sys.stdout.write(orjson.dumps({"address": server.address, "pid": os.getpid()}).decode() + "\n")
     sys.stdout.flush()
-    Thread(target=_wait_for_parent, args=(server.stopping,), daemon=True).start()
-    server.stopping.wait()
+    if options.silence_s is None:
+        Thread(target=_wait_for_parent, args=(server.stopping,), daemon=True).start()
+        server.stopping.wait()
+    else:
+        while not server.stopping.wait(1) and time.monotonic() - server.heard_s < options.silence_s:
+            continue
     server.close()
     os._exit(
         0

@@ -141,6 +141,8 @@ class StateService:
     def close(self, limit_s: float) -> None:
         """Writes tables to files and closes them. One that is busy for longer than the limit is left as a crash would
         leave it, which is harmless."""
+        if self._is_closing:
+            return
         self._is_closing = True
         self._restores.shutdown(wait=False, cancel_futures=True)
         deadline = self._seconds() + limit_s
