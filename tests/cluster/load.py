@@ -41,7 +41,6 @@ QUIET: dict[str, Any] = {
     "log_level": 0,
     "reconnect.backoff.max.ms": 500,
     "socket.timeout.ms": 5000,
-    "topic.metadata.refresh.interval.ms": 3000,
     "metadata.recovery.strategy": "none",
 }
 LIFE = 1

@@ -5,13 +5,16 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.cluster.links import HOST
 from tests.cluster.load import QUIET, LedgerProducer, Load, Reader, create_topic, read_log, wait_for
-from tests.cluster.processes import SESSION_MS, OttlaNodes, run_nodes
-from tests.patience import PATIENCE_S
+from tests.cluster.processes import SESSION_MS, OttlaNode, OttlaNodes, run_nodes
+from tests.patience import PATIENCE_MS, PATIENCE_S
+from tests.raw_client import RawClient
 from tests.simulation.checker import check
 from tests.simulation.history import Event, History
 
@@ -67,6 +70,45 @@ def test_without_zookeeper_topics_are_written_and_read_as_before(nodes: OttlaNod
     reader.stop()
     reader.join()
     assert (producer.failures, reader.failures, check(history)) == ([], [], [])
+
+
+def test_a_leader_that_only_zookeeper_has_lost_keeps_no_producer_waiting(nodes: OttlaNodes) -> None:
+    # Clients reach the broker, and it reaches the others. The producer waits for an answer as long as this test does,
+    # and never refreshes its metadata by itself.
+    topic = "deposed"
+    create_topic(nodes.bootstrap, topic, 1)
+    nodes.wait_in_sync(topic)
+    producer = Producer(
+        QUIET
+        | {
+            "bootstrap.servers": nodes.bootstrap,
+            "enable.idempotence": True,
+            "message.timeout.ms": PATIENCE_MS,
+            "request.timeout.ms": PATIENCE_MS,
+            "socket.timeout.ms": PATIENCE_MS,
+            "topic.metadata.refresh.interval.ms": -1,
+        }
+    )
+    producer.produce(topic, b"before", partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    leader, _ = nodes.find_partitions(topic)[0]
+    broker = nodes.brokers[leader]
+    witness = next(each for each in nodes.brokers.values() if each is not broker)
+    nodes.cut(broker.name, "zookeeper")
+    nodes.wait_for(lambda: leader != ask_leader(witness, topic), "another broker leads")
+    delivered: list[KafkaError | None] = []
+    producer.produce(topic, b"after", partition=0, on_delivery=lambda error, _: delivered.append(error))
+    assert producer.flush(PATIENCE_S) == 0
+    assert delivered == [None]
+    nodes.heal(broker.name, "zookeeper")
+    nodes.wait_in_sync(topic)
+
+
+def ask_leader(broker: OttlaNode, topic: str) -> int:
+    """Who leads the topic's only partition, as this broker knows it."""
+    with RawClient(HOST, broker.port) as client:
+        answer = client.request(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]), 12)
+        return int(answer.topics[0].partitions[0].leader_id)
 
 
 def test_no_error_reaches_applications_in_a_rolling_restart(nodes: OttlaNodes, seed: int) -> None:
