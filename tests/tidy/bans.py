@@ -411,6 +411,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.system.clock": "the wall clock",
             "ottla.client.backoff": "how long a client waits, and that it waits",
             "ottla.cli": COMMAND_LINE,
+            "ottla.connect.connectors.files.directory_sink": "when to look at a range that is short again",
             "ottla.connect.running.loop": "when a task that has failed may run again",
             "ottla.connect.running.sink_loop": "when to look for new topics again",
             "ottla.connect.worker.starting": "hands the clock to everything below",

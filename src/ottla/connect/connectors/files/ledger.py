@@ -34,13 +34,20 @@ class LedgerFile:
     def __init__(self, path: str) -> None:
         self.path = path
 
-    def claim(self) -> int:
-        """Shut out earlier owners. Returns the epoch of the new one."""
+    def claim(self, epoch: int | None = None) -> int:
+        """Shut out earlier owners. Returns the epoch of the new one, which may be given if another ledger knows it.
+
+        Raises NotOwner if the given epoch is lower than that of the owner.
+        """
         with self._lock():
             ledger = self._load()
-            ledger.epoch += 1
-            self.save(ledger)
-            return ledger.epoch
+            wanted = ledger.epoch + 1 if epoch is None else epoch
+            if wanted < ledger.epoch:
+                raise NotOwner(f"{self.path}: another run of the connector has taken over")
+            if wanted > ledger.epoch:
+                ledger.epoch = wanted
+                self.save(ledger)
+            return wanted
 
     @contextmanager
     def open(self, epoch: int) -> Iterator[Ledger]:

@@ -1,0 +1,137 @@
+"""DirectorySink: the records of topics as files of a directory, each record in exactly one file.
+
+    <directory>/<topics.dir>/<topic>/<partition's directory>/<topic>+<partition>+<first offset>.<extension>
+
+Files are written under another name, and the ledger of the topic partition is told about all files of a batch before
+the first of them gets its name. If the writer dies, the next one gives the rest of them their names. Readers therefore
+see whole files only.
+"""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ottla.client.backoff import now_ms
+from ottla.connect.connector import ConnectorContext, Sink, SinkBatch, Written
+from ottla.connect.connectors.files.formats import make_format, to_columns
+from ottla.connect.connectors.files.ledger import Ledger, LedgerFile, sync_directory
+from ottla.connect.connectors.files.partitioners import make_partitioner
+from ottla.connect.connectors.files.pieces import Cut, Piece, Rotation, cut_rows
+from ottla.connect.connectors.files.storage_settings import STORAGE_SETTINGS
+from ottla.connect.data.columns import RecordColumns
+from ottla.connect.settings.definition import REQUIRED, Importance, Kind, Setting, Settings
+from ottla.topic_partition import TopicPartition
+
+LOOK_S: Final = 1.0
+"""How often a range that may be too short for a file is looked at again."""
+
+
+class DirectorySink(Sink):
+    settings: ClassVar[Settings] = Settings(
+        (
+            Setting("directory", Kind.STRING, REQUIRED, "The directory to write to.", Importance.HIGH),
+            *STORAGE_SETTINGS,
+        )
+    )
+    version: ClassVar[str] = "1"
+
+    def __init__(self, config: Mapping[str, Any], context: ConnectorContext) -> None:
+        super().__init__(config, context)
+        self._directory = os.path.abspath(config["directory"])
+        self._own = os.path.join(self._directory, f".{context.name}")
+        """Ledgers, and files that do not have their names yet."""
+        self._rotation = Rotation.of(config)
+        make_partitioner(config)  # raises BadConfig
+        self._claim = LedgerFile(os.path.join(self._own, "claim"))
+        self._epoch = 0
+        self._looked_s: dict[TopicPartition, float] = {}
+
+    def start(self) -> None:
+        self._epoch = self._claim.claim()
+
+    def is_due(self, where: TopicPartition, start: int, end: int) -> bool:
+        if end - start < self._rotation.flush_size and time.monotonic() - self._looked_s.get(where, 0.0) < LOOK_S:
+            return False
+        self._looked_s[where] = time.monotonic()
+        return True
+
+    def find_positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        found = {}
+        for where in partitions:
+            file = self._ledger_of(where)
+            file.claim(self._epoch)
+            with file.open(self._epoch) as ledger:
+                self._finish(file, ledger)
+                if str(where) in ledger.positions:
+                    found[where] = ledger.positions[str(where)]
+        return found
+
+    def _ledger_of(self, where: TopicPartition) -> LedgerFile:
+        return LedgerFile(os.path.join(self._own, str(where)))
+
+    def write(self, batch: SinkBatch) -> Written:
+        where = TopicPartition(batch.topic, batch.partition)
+        file = self._ledger_of(where)
+        with file.open(self._epoch) as ledger:
+            self._finish(file, ledger)
+            position = ledger.positions.get(str(where), batch.start)
+            columns = [each for rows in batch.rows for each in _list_after(to_columns(rows), position)]
+            cut = cut_rows(batch.partition, columns, make_partitioner(self.config), self._rotation, now_ms())
+            end = max(batch.end if cut.end is None else cut.end, position)
+            if cut.pieces or end > position:
+                self._write(file, ledger, where, cut, end)
+        return Written(end=end)
+
+    def _write(self, file: LedgerFile, ledger: Ledger, where: TopicPartition, cut: Cut, end: int) -> None:
+        format_ = make_format(self.config["format"], self.config)
+        moves = []
+        for number, piece in enumerate(cut.pieces):
+            pending = os.path.join(self._own, f"{where}.{number}.pending")
+            with open(pending, "wb") as out:
+                out.write(format_.write(piece.schema, _join(piece)))
+                out.flush()
+                os.fsync(out.fileno())
+            name = f"{where.topic}+{where.partition}+{piece.start:010d}.{format_.extension}"
+            place = os.path.join(self._directory, self.config["topics.dir"], where.topic, piece.directory, name)
+            moves.append([pending, place])
+        ledger.intent = {"moves": moves, "positions": {str(where): end}}
+        file.save(ledger)
+        self._finish(file, ledger)
+
+    def _finish(self, file: LedgerFile, ledger: Ledger) -> None:
+        """Give the files of the intent their names, as far as they do not have them."""
+        if ledger.intent is None:
+            return
+        for pending, place in ledger.intent["moves"]:
+            if os.path.exists(pending):
+                os.makedirs(os.path.dirname(place), exist_ok=True)
+                os.replace(pending, place)
+                sync_directory(os.path.dirname(place))
+        ledger.positions |= ledger.intent["positions"]
+        ledger.intent = None
+        file.save(ledger)
+
+
+def _join(piece: Piece) -> pa.Array:
+    return piece.values[0] if len(piece.values) == 1 else pa.concat_arrays(piece.values)
+
+
+def _list_after(found: Sequence[RecordColumns], position: int) -> list[RecordColumns]:
+    """Rows from an offset on. Earlier ones were written by a batch whose offsets were not committed."""
+    kept = []
+    for rows in found:
+        assert rows.offset is not None
+        first = len(rows.offset.filter(pc.less(rows.offset, position)))
+        if first < len(rows):
+            kept.append(rows if not first else _slice(rows, first))
+    return kept
+
+
+def _slice(rows: RecordColumns, first: int) -> RecordColumns:
+    times = None if rows.timestamp is None else rows.timestamp.slice(first)
+    offsets = None if rows.offset is None else rows.offset.slice(first)
+    return RecordColumns(rows.topic, rows.value_schema, rows.value.slice(first), timestamp=times, offset=offsets)

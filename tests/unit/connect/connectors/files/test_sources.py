@@ -1,0 +1,103 @@
+"""Sources of files: what they find to read, and from where on."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ottla.connect.connector import Source, SourceOffset, partition_key
+from ottla.connect.connectors.files.avro_files import write_avro
+from ottla.connect.connectors.files.directory_source import DirectorySource
+from ottla.connect.connectors.files.file_source import FileStreamSource
+from ottla.connect.data.columns import RecordColumns
+from ottla.connect.data.conversion import columns_to_records
+from ottla.connect.errors import BadConfig, ConnectError
+from tests.unit.connect.connectors.files.sinks import make_connector
+
+ROWS = [{"id": str(n), "name": f"n{n}"} for n in range(3)]
+
+
+def read_new(source: Source, offsets: dict[str, SourceOffset]) -> list[Any]:
+    """The values of one round. The offsets are those after it."""
+    found = []
+    for part in source.plan(offsets):
+        key = partition_key(part.partition)
+        for batch in source.read(part, offsets.get(key)):
+            for rows in batch.rows:
+                records = columns_to_records(rows) if isinstance(rows, RecordColumns) else rows
+                found += [each.value for each in records]
+            if batch.offset is not None:
+                offsets[key] = batch.offset
+    return found
+
+
+def test_a_file_that_comes_late_and_is_cut(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """There is nothing to read until the file exists. A file that was cut goes on at its old position, with a line."""
+    file = tmp_path / "log"
+    source = make_connector(FileStreamSource, file=file, topic="t")
+    offsets: dict[str, SourceOffset] = {}
+    assert read_new(source, offsets) == []
+    file.write_text("one\ntwo\nthr")
+    assert read_new(source, offsets) == ["one", "two"]
+    assert source.plan(offsets) == []
+    assert offsets == {partition_key({"filename": str(file)}): {"position": 8}}
+    file.write_text("x\n")
+    fresh = make_connector(FileStreamSource, file=file, topic="t")
+    assert read_new(fresh, offsets) == []
+    assert "has 2 bytes, and 8 were read before" in caplog.text
+
+
+def test_standard_input_is_refused() -> None:
+    with pytest.raises(BadConfig, match="no standard input"):
+        make_connector(FileStreamSource, topic="t")
+
+
+@pytest.mark.parametrize("name", ["json", "csv", "text"])
+def test_lines_of_a_directory_grow(name: str, tmp_path: Path) -> None:
+    """New files and new lines; hidden files and other names are left out."""
+    head = {"json": "", "csv": "id,name\n", "text": ""}[name]
+    lines = {
+        "json": [json.dumps(row) for row in ROWS],
+        "csv": [f"{row['id']},{row['name']}" for row in ROWS],
+        "text": [row["name"] for row in ROWS],
+    }[name]
+    values = [row["name"] for row in ROWS] if name == "text" else ROWS
+    source = make_connector(DirectorySource, directory=tmp_path, topic="t", format=name, file_pattern="*.log")
+    offsets: dict[str, SourceOffset] = {}
+    (tmp_path / "a.log").write_text(head + lines[0] + "\n" + lines[1][:3])
+    (tmp_path / ".hidden.log").write_text(head + lines[0] + "\n")
+    (tmp_path / "other").write_text(head + lines[0] + "\n")
+    assert read_new(source, offsets) == values[:1]
+    with (tmp_path / "a.log").open("a") as more:
+        more.write(lines[1][3:] + "\n")
+    (tmp_path / "b.log").write_text(head + lines[2] + "\n")
+    assert read_new(source, offsets) == values[1:]
+    assert source.plan(offsets) == []
+
+
+@pytest.mark.parametrize("name", ["parquet", "avro"])
+def test_whole_files_of_a_directory(name: str, tmp_path: Path) -> None:
+    """A file is read once, and goes on in its middle if the offset is there."""
+    rows = [{"id": n, "at": f"{n}"} for n in range(10)]
+    file = tmp_path / f"x.{name}"
+    if name == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), file, row_group_size=4)
+    else:
+        file.write_bytes(write_avro(pa.array(rows), "Row"))
+    source = make_connector(DirectorySource, directory=tmp_path, topic="t", format=name)
+    offsets: dict[str, SourceOffset] = {}
+    assert read_new(source, offsets) == rows
+    assert source.plan(offsets) == []
+    middle: dict[str, SourceOffset] = {partition_key({"filename": str(file)}): {"position": 7}}
+    assert read_new(source, middle) == rows[7:]
+
+
+def test_a_file_of_another_format_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("no such thing\n")
+    for name in ("parquet", "avro", "json"):
+        source = make_connector(DirectorySource, directory=tmp_path, topic="t", format=name)
+        with pytest.raises(ConnectError, match="x"):
+            read_new(source, {})

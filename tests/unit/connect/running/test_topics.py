@@ -1,0 +1,32 @@
+"""The groups of topic.creation.*."""
+
+import pytest
+
+from ottla.connect.errors import BadConfig
+from ottla.connect.running.topics import TopicGroup, read_topic_groups
+
+
+def test_groups_come_first_and_the_default_fills_in() -> None:
+    """As in Kafka Connect: a group that does not say how many partitions has the default's."""
+    groups = read_topic_groups(
+        {
+            "topic.creation.groups": ["compacted"],
+            "topic.creation.default.partitions": "5",
+            "topic.creation.default.replication.factor": "2",
+            "topic.creation.compacted.include": r"state\..*, .*-table",
+            "topic.creation.compacted.exclude": "state.old",
+            "topic.creation.compacted.cleanup.policy": "compact",
+            "topic.creation.compacted.partitions": "1",
+        }
+    )
+    chosen = {name: next(group for group in groups if group.has(name)) for name in ("state.a", "state.old", "x-table")}
+    assert chosen["state.a"] is chosen["x-table"]
+    assert (chosen["state.a"].partitions, chosen["state.a"].replication_factor) == (1, 2)
+    assert chosen["state.a"].settings == {"cleanup.policy": "compact"}
+    assert (chosen["state.old"].partitions, chosen["state.old"].settings) == (5, {})
+
+
+def test_without_settings_the_broker_decides() -> None:
+    assert read_topic_groups({}) == [TopicGroup([".*"], [], -1, -1, {})]
+    with pytest.raises(BadConfig, match="partitions"):
+        read_topic_groups({"topic.creation.default.partitions": "many"})
