@@ -4,6 +4,7 @@ Arrays and maps are written as in JSON, numbers get the smallest type that holds
 timestamps are recognised. What is nothing of this is a string.
 """
 
+import math
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
@@ -35,8 +36,6 @@ _WIDTH: Final = {kind: place for place, kind in enumerate((*INTEGER_BITS, *_FLOA
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DIGITS_MAX: Final = 400
 """A number with more digits before the point is no float; its integer is not computed."""
-_FLOAT_MAX: Final = Decimal(2) ** 128
-_DOUBLE_MAX: Final = Decimal(2) ** 1024
 
 _DATE: Final = re.compile(r"(\d+)-(\d+)-(\d+)", re.ASCII)
 _TIME: Final = re.compile(r"(\d+):(\d+):(\d+)\.(\d+)Z", re.ASCII)
@@ -294,9 +293,9 @@ def _parse_number(token: str) -> Parsed:
         kind = next(kind for kind, bits in INTEGER_BITS.items() if -(1 << bits - 1) <= integer < 1 << bits - 1)
         return Schema(kind), integer
     exponent = number.as_tuple().exponent
-    if exponent != 0 and abs(number) < _FLOAT_MAX:
+    if exponent != 0 and math.isfinite(narrow_to_float(float(number))):
         return Schema(Type.FLOAT32), narrow_to_float(float(number))
-    if exponent != 0 and abs(number) < _DOUBLE_MAX:
+    if exponent != 0 and math.isfinite(float(number)):
         return Schema(Type.FLOAT64), float(number)
     return make_decimal_schema(-int(exponent)), number
 

@@ -4,6 +4,8 @@ A pattern is split into literal text and fields, runs of one letter. Numbers tha
 them have as many digits as the letter is repeated; others end at the first character that is not a digit. Values beyond
 the range of a field count on: the 32nd of January is the 1st of February. Text after the pattern's end is ignored.
 
+The calendar is Gregorian at all times; Java's is Julian before October 1582.
+
 The letters Y, w, W and F depend on the weeks of a country and are refused.
 """
 

@@ -36,6 +36,8 @@ _SCHEMAS: Final = {
 _BY_NAME: Final = {DATE: _DATE, TIME: _TIME, TIMESTAMP: _TIMESTAMP}
 _NANOSECONDS: Final = {"nanoseconds": 1, "microseconds": 1_000, "milliseconds": 1_000_000, "seconds": 1_000_000_000}
 """Of one unit of a precision."""
+_LIMIT: Final = 1 << 63
+"""Unix time in nanoseconds ends in the year 2262. What is beyond becomes the end, as in Java."""
 _MILLISECOND: Final = _NANOSECONDS["milliseconds"]
 
 
@@ -105,28 +107,28 @@ class TimestampConverter(KeyOrValueTransformation):
             return changed, self._convert(_find_kind(schema), value)
         if schema.type is not Type.STRUCT:
             raise RecordError(f"Only Struct objects supported for [{_PURPOSE}], found: {schema.type.name}")
-        struct_schema, plan, kind = self._plans.find(schema)
+        struct_schema, plan, field = self._plans.find(schema)
         if value is None:
             return struct_schema, None
         struct = plan.copy(require_struct(schema, value, _PURPOSE))
-        if kind is not None:
-            struct[self._field] = self._convert(kind, struct[self._field])
+        if field is not None:
+            struct[self._field] = self._convert(_find_kind(field), struct[self._field])
         return struct_schema, struct
 
-    def _make_plan(self, schema: Schema) -> tuple[Schema, StructCopy, str | None]:
-        """The changed schema, what copies the fields, and how the field is kept before; None: there is no field."""
+    def _make_plan(self, schema: Schema) -> tuple[Schema, StructCopy, Schema | None]:
+        """The changed schema, what copies the fields, and the schema of the field before; None: there is no field."""
         field = schema.find_field(self._field)
         plan = copy_all(schema, replaces_null=self.replaces_null)
         if field is None:
             return replace(schema), plan, None
         target = replace(_SCHEMAS[self._target], optional=field.schema.optional)
         fields = [Field(each.name, target) if each is field else each for each in schema.fields]
-        kind = _find_kind(field.schema)
         default = schema.default
         if default is not None:
-            default = {**plan.copy(default), self._field: self._convert(kind, plan.copy(default)[self._field])}
+            default = plan.copy(default)
+            default[self._field] = self._convert(_find_kind(field.schema), default[self._field])
         changed = replace(make_struct_schema(schema, fields), optional=schema.optional, default=default)
-        return changed, plan, kind
+        return changed, plan, field.schema
 
     def _convert(self, kind: str | None, value: Any) -> Any:
         """`kind` says how the value is kept; None: the value shows it."""
@@ -137,7 +139,8 @@ class TimestampConverter(KeyOrValueTransformation):
             assert self._pattern is not None
             return self._pattern.format(moment)
         if self._target == _UNIX:
-            return _divide(to_epoch_millis(moment) * _MILLISECOND, self._nanoseconds)
+            units = _divide(to_epoch_millis(moment) * _MILLISECOND, self._nanoseconds)
+            return max(-_LIMIT, min(units, _LIMIT - 1))
         if self._target == _DATE:
             return moment.date()
         return moment.time() if self._target == _TIME else moment
