@@ -42,7 +42,7 @@ def offered(script: Path, *words: str) -> list[str]:
     ("words", "expected"),
     [
         (["ottla", ""], [*COMMANDS]),
-        (["ottla", "co"], ["consume", "config", "completion"]),
+        (["ottla", "co"], ["consume", "connect", "config", "completion"]),
         (["ottla", "topic", ""], ["create", "list", "describe", "alter", "trim", "delete"]),
         (["ottla", "topic", "create", "--pa"], ["--partitions"]),
         (["ottla", "-b", "x", "topic", "d"], ["describe", "delete"]),

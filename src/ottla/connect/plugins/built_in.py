@@ -5,7 +5,8 @@ from typing import Final
 
 from ottla import __version__
 from ottla.connect.converters.choice import CONVERTERS, HEADER_CONVERTERS, ConverterKind
-from ottla.connect.plugins.registry import Plugin, PluginType, load_from
+from ottla.connect.plugins.registry import HasSettings, Plugin, PluginType, load_from
+from ottla.connect.transforms.kinds import PREDICATES, TRANSFORMATIONS
 
 _FILES: Final = "ottla.connect.connectors.files"
 
@@ -23,6 +24,10 @@ _CONNECTORS: Final = (
 def list_built_in() -> Iterator[Plugin]:
     for class_name, type_, home in _CONNECTORS:
         yield Plugin(class_name, type_, __version__, load_from(home))
+    for transformation in TRANSFORMATIONS:
+        yield _make_plugin(transformation.class_name, PluginType.TRANSFORMATION, transformation)
+    for predicate in PREDICATES:
+        yield _make_plugin(predicate.class_name, PluginType.PREDICATE, predicate)
     for kind in CONVERTERS:
         yield from _list_converter(kind, PluginType.CONVERTER)
     for kind in (*CONVERTERS, *HEADER_CONVERTERS):
@@ -31,4 +36,8 @@ def list_built_in() -> Iterator[Plugin]:
 
 def _list_converter(kind: ConverterKind, type_: PluginType) -> Iterator[Plugin]:
     for class_name in kind.class_names:
-        yield Plugin(class_name, type_, __version__, lambda: kind, kind.short_names)
+        yield _make_plugin(class_name, type_, kind, kind.short_names)
+
+
+def _make_plugin(class_name: str, type_: PluginType, found: HasSettings, names: tuple[str, ...] = ()) -> Plugin:
+    return Plugin(class_name, type_, __version__, lambda: found, names)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from ottla.connect.errors import BadConfig
 from ottla.connect.plugins.overrides import OverridePolicy
 from ottla.connect.plugins.registry import Plugin, PluginType, Registry
 from ottla.connect.settings.connectors import (
@@ -25,6 +26,7 @@ from ottla.connect.settings.connectors import (
 )
 from ottla.connect.settings.definition import REQUIRED, Importance, Kind, Setting, Settings, Width
 from ottla.connect.settings.validation import Checked, CheckedSetting, add_errors, check_settings, embed
+from ottla.connect.transforms.chain import make_transforms
 
 Given = Mapping[str, str | None]
 
@@ -69,6 +71,7 @@ class ConfigurationChecker:
                 add_errors(checked, name, errors)
         self._check_versions(plugin, given, checked)
         _check_predicates(given, checked)
+        _try_transformations(given, checked)
         checked |= check_settings(plugin.settings, given)
         for name, text in given.items():
             if text is None:
@@ -204,6 +207,20 @@ def _check_predicates(given: Given, checked: Checked) -> None:
         if named is not None and named.strip() not in predicates:
             error = f"Invalid value {named} for configuration {prefix}predicate: predicates does not name it"
             add_errors(checked, f"{prefix}predicate", [error])
+
+
+def _try_transformations(given: Given, checked: Checked) -> None:
+    """Make each transformation whose settings are right one by one: it may still refuse them together."""
+    config = {name: text for name, text in given.items() if text is not None}
+    for alias in _read_aliases(given, "transforms"):
+        prefix = f"transforms.{alias}."
+        predicate = f"predicates.{config.get(f'{prefix}predicate', '')}."
+        if any(each.errors for name, each in checked.items() if name.startswith((prefix, predicate))):
+            continue
+        try:
+            make_transforms({**config, "transforms": alias})
+        except BadConfig as error:
+            add_errors(checked, f"{prefix}type", [str(error)])
 
 
 def _list_topic_creation(given: Given) -> list[Setting]:

@@ -38,7 +38,7 @@ class InstalledPlugins:
         """BadConfig if the worker's properties name plug-ins, providers or a policy that do not exist."""
         self.redactor = Redactor() if redactor is None else redactor
         self.registry = registry or Registry([*list_built_in(), *load_plugin_path(worker.get("plugin.path") or "")])
-        self._providers = Providers(worker)
+        self.providers = Providers(worker)
         self._checker = ConfigurationChecker(self.registry, OverridePolicy(worker), worker)
 
     def list_plugins(self, *, connectors_only: bool) -> list[dict[str, str]]:
@@ -113,7 +113,7 @@ class InstalledPlugins:
 
     def resolve(self, config: Mapping[str, str]) -> dict[str, str]:
         """The configuration without references to config providers. BadConfig if one cannot be resolved."""
-        resolved, secrets = self._providers.resolve_or_fail(config)
+        resolved, secrets = self.providers.resolve_or_fail(config)
         self.redactor.add(secrets)
         self._remember_secrets(resolved)
         return resolved
@@ -124,7 +124,7 @@ class InstalledPlugins:
         return hide_secrets(known, self._find_secret_names(known))
 
     def _check(self, config: Mapping[str, str | None]) -> list[tuple[str, Checked]]:
-        resolved = self._providers.resolve(config)
+        resolved = self.providers.resolve(config)
         self.redactor.add(resolved.secrets)
         self._remember_secrets(resolved.config)
         parts = self._checker.check(self.find_plugin(resolved.config), resolved.config)

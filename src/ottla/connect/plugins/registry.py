@@ -1,7 +1,7 @@
 """Plug-ins by name. A plug-in is imported when somebody uses it, so that a library it lacks breaks nothing else.
 
 A plug-in has the class name that Kafka Connect's users write. Short names work as in Kafka Connect: the last part of
-the class name, and that without the word for what the plug-in is: `FileStreamSource` for
+the class name, for a connector also without the word `Connector`: `FileStreamSource` for
 `org.apache.kafka.connect.file.FileStreamSourceConnector`. A short name that several plug-ins share names none of them.
 """
 
@@ -28,15 +28,6 @@ class PluginType(Enum):
 
 CONNECTORS = (PluginType.SINK, PluginType.SOURCE)
 
-_SUFFIXES = {
-    PluginType.SINK: "Connector",
-    PluginType.SOURCE: "Connector",
-    PluginType.TRANSFORMATION: "Transformation",
-    PluginType.PREDICATE: "Predicate",
-    PluginType.CONVERTER: "Converter",
-    PluginType.HEADER_CONVERTER: "HeaderConverter",
-}
-
 
 class HasSettings(Protocol):
     @property
@@ -60,8 +51,8 @@ class Plugin:
     @property
     def short_names(self) -> tuple[str, ...]:
         simple = self.class_name.rpartition(".")[2].rpartition(":")[2]
-        pruned = simple.removesuffix(_SUFFIXES[self.type])
-        return (simple, *((pruned,) if pruned else ()), *self.more_names)
+        pruned = simple.removesuffix("Connector") if self.type in CONNECTORS else simple
+        return (simple, pruned or simple, *self.more_names)
 
 
 def load_from(home: str) -> Callable[[], Any]:

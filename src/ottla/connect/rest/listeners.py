@@ -104,6 +104,8 @@ def read_rest_options(worker: Mapping[str, str]) -> RestOptions:
 
 
 def _read_listeners(name: str, texts: Any) -> tuple[Listener, ...]:
+    if not texts and name == LISTENERS:
+        raise BadConfig("listeners is empty: the worker could not be asked for anything")
     return tuple(_read_listener(name, text) for text in texts)
 
 

@@ -45,6 +45,11 @@ class RestServer:
         return [each.getsockname()[1] for each in self._main]
 
     @property
+    def host(self) -> str:
+        """Of the first listener; empty if it listens on every address."""
+        return self._options.listeners[0].host if self._options.listeners else ""
+
+    @property
     def admin_ports(self) -> list[int]:
         return [each.getsockname()[1] for each in self._admin]
 
