@@ -69,6 +69,8 @@ class ConfigState:
     restarts: list[RestartRequest] = field(default_factory=list)
     """In the order in which they came."""
     loggers: dict[str, str] = field(default_factory=dict)
+    incarnations: dict[str, int] = field(default_factory=dict)
+    """How often a connector of the name was created: one that was deleted and created again is another one."""
     _targets: dict[str, TargetState] = field(default_factory=dict)
     _new_tasks: dict[str, dict[int, dict[str, str]]] = field(default_factory=dict)
     """Read, and not yet followed by a commit."""
@@ -105,6 +107,8 @@ class ConfigState:
             self._targets.pop(name, None)
             self._new_tasks.pop(name, None)
         elif isinstance(value.get("properties"), dict):
+            if name not in self.connectors:
+                self.incarnations[name] = self.incarnations.get(name, 0) + 1
             self.connectors[name] = _read_properties(value)
 
     def _apply_target(self, name: str, value: Mapping[str, Any] | None) -> None:

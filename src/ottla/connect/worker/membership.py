@@ -126,6 +126,12 @@ class Membership:
                 self._report(error)
                 self._pause(RETRY_S)
                 continue
+            except Exception as error:
+                self._must_join = True
+                self.trouble = f"{type(error).__name__}: {error}"
+                log.exception("A step of the group's membership has failed; the worker joins again")
+                self._pause(RETRY_S)
+                continue
             if not self._must_join:
                 self._pause(self._settings.heartbeat_s)
         self._leave()

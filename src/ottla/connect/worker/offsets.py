@@ -36,7 +36,7 @@ class SourceOffsets:
     """The offsets of all sources that share an offsets topic, as far as it has been read. One thread at a time."""
 
     def __init__(self, client: Client, topic: str) -> None:
-        self._reader = TopicReader(client, [topic])
+        self._reader = TopicReader(client, [topic], waits_for_transactions=True)  # those of other connectors
         self._offsets: dict[str, dict[str, tuple[str, Mapping[str, Any], Mapping[str, Any]]]] = {}
         """By connector and by what a partition means: its key, the partition and the offset."""
 

@@ -32,12 +32,13 @@ class Wanted:
 
     config: Mapping[str, str]
     target: TargetState
+    incarnation: int = 1
 
 
 @dataclass(eq=False)
 class _Supervised:
     run: ConnectorRun
-    config: Mapping[str, str]
+    made_for: Wanted
     is_paused: bool
     status: RunStatus | None = None
     stop_by_s: float | None = None
@@ -93,6 +94,7 @@ class Supervisor:
             if self._has_ended(each):
                 del self._runs[name]
                 if name not in wanted:
+                    self._fenced_s.pop(name, None)
                     self._publish(name, None)
         for name in [*self._without_run]:
             if self._without_run[name] != wanted.get(name):
@@ -143,7 +145,9 @@ class Supervisor:
                 self._publish(name, status)
 
     def _must_end(self, each: _Supervised, want: Wanted | None) -> bool:
-        return want is None or want.target is TargetState.STOPPED or want.config != each.config
+        if want is None or want.target is TargetState.STOPPED:
+            return True
+        return (want.config, want.incarnation) != (each.made_for.config, each.made_for.incarnation)
 
     def _end(self, each: _Supervised) -> None:
         if each.stop_by_s is None:
@@ -173,10 +177,10 @@ class Supervisor:
         is_paused = want.target is TargetState.PAUSED
         try:
             run = self._make_run(self._make_spec(name, want.config), lambda status: self._report(name, run, status))
-            self._runs[name] = _Supervised(run, want.config, is_paused)
+            self._runs[name] = _Supervised(run, want, is_paused)
             run.start(paused=is_paused)
-        except (ConnectError, ValueError) as error:
-            log.error("Connector %s cannot be started: %s", name, error)
+        except Exception as error:
+            log.error("Connector %s cannot be started: %s", name, error, exc_info=not isinstance(error, ConnectError))
             self._runs.pop(name, None)
             self._without_run[name] = want
             self._publish(name, RunStatus(TaskState(State.FAILED, str(error))))

@@ -1,7 +1,6 @@
 """The compacted topics in which workers keep what they know: keys are text, values JSON, null deletes.
 
-Readers see committed records only. A reader that has read to the end has seen everything that was committed before it
-began.
+Readers see committed records only.
 """
 
 import json
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from ottla.client.backoff import now_ms
-from ottla.client.client import EARLIEST, LATEST, READ_COMMITTED, Client, UnknownTopic
+from ottla.client.client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, Client, UnknownTopic
 from ottla.client.fetching import fetch
 from ottla.client.groups import raise_for_errors
 from ottla.client.sending import EncodedBatch
@@ -82,8 +81,12 @@ def _check_policy(client: Client, topic: str) -> None:
 class TopicReader:
     """Reads topics from their beginning, and goes on from there with each call. One thread at a time."""
 
-    def __init__(self, client: Client, topics: Sequence[str]) -> None:
+    def __init__(self, client: Client, topics: Sequence[str], *, waits_for_transactions: bool = False) -> None:
+        """Without `waits_for_transactions`, a partition is read up to the first record of an open transaction. With it
+        the reader waits for the end of transactions that were open when it began: what was committed after the first
+        record of somebody else's open transaction is seen then."""
         self._client = client
+        self._isolation = READ_UNCOMMITTED if waits_for_transactions else READ_COMMITTED
         self._topics = topics
         self._positions: dict[TopicPartition, int] = {}
 
@@ -98,7 +101,7 @@ class TopicReader:
         if new:
             starts = self._client.list_offsets(dict.fromkeys(new, EARLIEST))
             self._positions |= {where: found.offset for where, found in starts.items()}
-        ends = self._client.list_offsets(dict.fromkeys(partitions, LATEST))  # open transactions are waited for
+        ends = self._client.list_offsets(dict.fromkeys(partitions, LATEST), self._isolation)
         for where, end in ends.items():
             start = self._positions[where]
             if start < end.offset:

@@ -5,7 +5,7 @@ that fails because the Kafka cluster is away is repeated; runs go on meanwhile.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from threading import Event, Thread
 from typing import Any, Final, Protocol
 
@@ -131,16 +131,15 @@ class Worker:
             self._publish_end(name)
             return
         self._put(connector_key(name), name, status.connector)
-        for number, task in enumerate(status.tasks):
-            self._put(task_key(name, number), name, task)
-        for number in [*self.statuses.state.tasks.get(name, {})]:
-            if number >= len(status.tasks):
-                self._unwritten[task_key(name, number)] = None
+        is_starting = not status.tasks and status.connector.state in (State.RUNNING, State.PAUSED)
+        if not is_starting:
+            self._publish_tasks(name, status.tasks)
         if self._tracks_topics:
             in_use = self.statuses.state.topics.get(name, set())
             for topic in sorted(status.topics - in_use):
                 self._unwritten[topic_key(name, topic)] = topic_status(name, topic, now_ms())
-        self._task_counts[name] = len(status.tasks)
+        if status.tasks or status.connector.state is State.STOPPED:
+            self._task_counts[name] = len(status.tasks)
 
     def delete_statuses(self, name: str) -> dict[str, None]:
         """The records that remove all statuses of a connector."""
@@ -153,7 +152,11 @@ class Worker:
 
     def _run(self) -> None:
         while not self._is_stopping:
-            self._step()
+            try:
+                self._step()
+            except Exception as error:
+                self._trouble = f"{type(error).__name__}: {error}"
+                log.exception("A step of the worker has failed; it is tried again")
             self._event.wait(STEP_S)
             self._event.clear()
         self.supervisor.stop_all()
@@ -196,7 +199,7 @@ class Worker:
         owned = self.supervisor.owned
         is_certain = self.group.is_certain
         return {
-            name: Wanted(state.connectors[name], state.find_target(name))
+            name: Wanted(state.connectors[name], state.find_target(name), state.incarnations[name])
             for name in sorted(assignment.connectors)
             if name in state.connectors and (is_certain or name in owned)
         }
@@ -219,6 +222,13 @@ class Worker:
         version = self._find_version(self.configs.state.connectors.get(name, {}))
         stored = StoredStatus(status.state, status.trace, self.worker_id, generation, version)
         self._unwritten[key] = stored.to_json()
+
+    def _publish_tasks(self, name: str, tasks: Sequence[TaskState]) -> None:
+        for number, task in enumerate(tasks):
+            self._put(task_key(name, number), name, task)
+        for number in [*self.statuses.state.tasks.get(name, {})]:
+            if number >= len(tasks):
+                self._unwritten[task_key(name, number)] = None
 
     def _publish_end(self, name: str) -> None:
         """A connector is not here any more: it was deleted, or it waits for another worker."""

@@ -1,6 +1,7 @@
 """The topics of a worker against a real broker: what is written is read back in order, aborted writes are not."""
 
 from collections.abc import Iterator
+from threading import Timer
 
 import pytest
 
@@ -82,3 +83,24 @@ def test_offsets_are_those_of_kafka_connect(client: Client) -> None:
 @pytest.mark.parametrize("key", ["", "[]", '["a"]', '["a",1]', "[1,{}]", "\x00"])
 def test_other_keys_are_no_offsets(key: str) -> None:
     assert read_offset_key(key) is None
+
+
+def test_offsets_behind_an_open_transaction_are_waited_for(client: Client) -> None:
+    """The transaction of one connector is open; that of another one, behind it, is committed and must be found."""
+    create_store_topic(client, TopicForm(TOPIC, 1, -1, {}))
+    producers = [init_producer(client, name) for name in ("first", "second")]
+    for producer in producers:
+        sender = Sender(client, producer)
+        key = make_offset_key(producer.transactional_id or "", {"file": "x"})
+        sender.send_all(encode_records(client, TOPIC, [(key, {"position": 1})]))
+        sender.flush()
+    end_transaction(client, producers[1], commit=True)
+    offsets = SourceOffsets(client, TOPIC)
+    other = Client(client.raw_settings)
+    ending = Timer(0.1, lambda: end_transaction(other, producers[0], commit=False))
+    ending.start()
+    offsets.refresh()
+    ending.join()
+    other.close()
+    assert offsets.list_offsets("second") == [({"file": "x"}, {"position": 1})]
+    assert offsets.list_offsets("first") == []

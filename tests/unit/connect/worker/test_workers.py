@@ -145,6 +145,7 @@ def test_what_users_ask_for_at_one_worker_happens_at_the_other(workers: Workers)
     wait_until(lambda: len(other.get_connector("a").tasks) == 2)
     assert other.get_connector("a").config == {**SOURCE, "name": "a"}
     assert [task.id for task in other.list_tasks("a")] == [TaskId("a", 0), TaskId("a", 1)]
+    wait_until(lambda: len(other.get_status("a").tasks) == 2)
     assert other.get_task_status(TaskId("a", 1)).version == "7"
     wait_until(lambda: other.get_topics("a") == ["topic-of-a"])
     other.pause("a")
@@ -170,6 +171,35 @@ def test_what_users_ask_for_at_one_worker_happens_at_the_other(workers: Workers)
     wait_until(lambda: workers.herders[owner].list_connectors() == [])
     other.create_connector("a", SOURCE, TargetState.PAUSED)
     wait_until(lambda: find_state(first, "a") is State.PAUSED)
+
+
+def test_a_connector_that_is_deleted_and_created_again_is_another_one(workers: Workers) -> None:
+    herder = workers.add()
+    herder.create_connector("a", SOURCE)
+    workers.wait_for(1)
+    first = workers.runs[0].find("a")
+    herder.delete_connector("a")
+    herder.create_connector("a", SOURCE)
+    wait_until(lambda: workers.runs[0].find("a") is not first)
+    wait_until(lambda: find_state(herder, "a") is State.RUNNING)
+    assert not first.is_running
+
+
+def test_runs_go_on_while_the_broker_is_away() -> None:
+    with broker(group_max_session_timeout_ms=PATIENCE_S * 1000) as local:
+        workers = Workers(local.bootstrap)
+        herder = workers.add(default_api_timeout_ms="300", retry_backoff_ms="10")
+        herder.create_connector("a", SOURCE)
+        workers.wait_for(1)
+        run = workers.runs[0].find("a")
+        local.stop()
+        wait_until(lambda: herder.get_health().status == "unhealthy")
+        run.report(State.FAILED, "while it was away")
+        local.restart()
+        wait_until(lambda: herder.get_health().status == "healthy")
+        wait_until(lambda: find_state(herder, "a") is State.FAILED)
+        assert run.calls == ["start"]
+        workers.close()
 
 
 def test_requests_that_cannot_be_fulfilled(workers: Workers) -> None:
