@@ -84,7 +84,15 @@ class Registry:
     def register(self, subject: str, kind: str, text: str) -> int:
         """Adds a schema to a subject, unless it is there already. Returns its id."""
         body = {"schema": text} if kind == "AVRO" else {"schema": text, "schemaType": kind}
-        answer = self._ask(f"/subjects/{quote(subject, safe='')}/versions", json.dumps(body).encode())
+        return self._ask_for_number(f"/subjects/{quote(subject, safe='')}/versions", body)
+
+    def find_number(self, subject: str, kind: str, text: str) -> int:
+        """The id of a schema that the subject has. UnknownSchema if it does not have it."""
+        body = {"schema": text} if kind == "AVRO" else {"schema": text, "schemaType": kind}
+        return self._ask_for_number(f"/subjects/{quote(subject, safe='')}", body)
+
+    def _ask_for_number(self, path: str, body: dict[str, str]) -> int:
+        answer = self._ask(path, json.dumps(body).encode())
         if not isinstance(answer.get("id"), int):
             raise RegistryError(f"{self._urls[0]}: the answer has no id; is this the address of a schema registry?")
         return int(answer["id"])

@@ -58,6 +58,11 @@ class Shelf:
         self.authorization: list[str | None] = []
         self.failing = False
 
+    def find(self, path: str, schema: dict[str, Any]) -> int | None:
+        """The id of the newest schema of the subject at `path`, if it is this one."""
+        latest = self.answers.get(f"{path}/versions/latest", {})
+        return latest.get("id") if latest.get("schema") == schema["schema"] else None
+
     def register(self, path: str, schema: dict[str, Any]) -> int:
         """The id of the schema: a new one if it is not yet the newest of the subject, whose versions are at `path`."""
         latest = self.answers.get(f"{path}/latest", {})
@@ -87,7 +92,10 @@ def served(shelf: Shelf) -> Iterator[str]:
         def do_POST(self) -> None:
             shelf.authorization.append(self.headers["Authorization"])
             schema = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            self._answer(200, {"id": shelf.register(self.path, schema)})
+            is_new = self.path.endswith("/versions")
+            number = shelf.register(self.path, schema) if is_new else shelf.find(self.path, schema)
+            unknown = {"error_code": 40403, "message": "Schema not found"}
+            self._answer(404 if number is None else 200, unknown if number is None else {"id": number})
 
         def _answer(self, status: int, answer: dict[str, Any]) -> None:
             body = json.dumps(answer).encode()

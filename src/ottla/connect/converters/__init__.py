@@ -7,5 +7,8 @@ json_converter.py    JSON, with or without its schema in each message
 json_schemas.py      schemas as JSON
 json_values.py       values as JSON, one by one
 json_columns.py      values as JSON, a column at once
+registered.py        what converters with a schema registry share
+avro_converter.py    Avro with a schema registry
+avro_schemas.py      Connect's schemas as Avro's and back
 headers.py           headers that carry no schema: the type is read out of the text
 """

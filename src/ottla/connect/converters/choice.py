@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ottla.connect.converters.avro_converter import AvroConverter
 from ottla.connect.converters.converter import Converter, HeaderConverter, ValueHeaderConverter
 from ottla.connect.converters.headers import SimpleHeaderConverter
 from ottla.connect.converters.json_converter import JsonConverter
@@ -52,6 +53,7 @@ CONVERTERS: Final = (
     _of_kafka(_CONVERTERS, LongConverter, "long"),
     _of_kafka(_CONVERTERS, FloatConverter, "float"),
     _of_kafka(_CONVERTERS, DoubleConverter, "double"),
+    _of_kafka("io.confluent.connect.avro", AvroConverter, "avro"),
 )
 """Converters of keys and values. They convert headers too."""
 

@@ -34,7 +34,7 @@ class AvroEncoder:
     def __init__(self, schema: str) -> None:
         parsed = parse_schema(schema)
         self.type = derive_type(parsed)
-        self._write = _make_writer(parsed, "value")
+        self._write = make_writer(parsed, "value")
 
     def encode(self, column: pa.Array, prefix: bytes = b"") -> pa.Array:
         """The bytes of each value after `prefix`; null where the column is null. ValueError if a value does not fit."""
@@ -59,7 +59,7 @@ def write_long(value: int, buffer: bytearray) -> None:
     buffer.append(left)
 
 
-def _make_writer(schema: Schema, name: str) -> Writer:
+def make_writer(schema: Schema, name: str) -> Writer:
     """`name` is the path of the field, for messages."""
     if isinstance(schema, list):
         return _union_writer(schema, name)
@@ -67,9 +67,9 @@ def _make_writer(schema: Schema, name: str) -> Writer:
     if kind == "record":
         return _record_writer(schema, name)
     if kind == "array":
-        return _array_writer(_make_writer(schema["items"], f"{name}.element"), name)
+        return _array_writer(make_writer(schema["items"], f"{name}.element"), name)
     if kind == "map":
-        return _map_writer(_make_writer(schema["values"], f"{name}.value"), name)
+        return _map_writer(make_writer(schema["values"], f"{name}.value"), name)
     if kind == "enum":
         return _enum_writer(schema, name)
     return _refuse_misfits(_simple_writer(schema), schema, name)
@@ -170,7 +170,7 @@ def _fixed_writer(size: int) -> Writer:
 
 
 def _record_writer(schema: Schema, name: str) -> Writer:
-    fields = [(field["name"], _make_writer(field["type"], f"{name}.{field['name']}")) for field in schema["fields"]]
+    fields = [(field["name"], make_writer(field["type"], f"{name}.{field['name']}")) for field in schema["fields"]]
 
     def write(value: Mapping[str, Any] | None, buffer: bytearray) -> None:
         if value is None:
@@ -217,7 +217,7 @@ def _union_writer(schema: list[Schema], name: str) -> Writer:
     """A union of null and one other type is a column of that type; another one a struct with a field for each type, of
     which at most one is not null."""
     null = next((at for at, each in enumerate(schema) if each["type"] == "null"), None)
-    branches = [(at, _make_writer(each, name)) for at, each in enumerate(schema) if each["type"] != "null"]
+    branches = [(at, make_writer(each, name)) for at, each in enumerate(schema) if each["type"] != "null"]
 
     def write(value: Any, buffer: bytearray) -> None:
         found = value
