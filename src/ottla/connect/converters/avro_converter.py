@@ -16,7 +16,7 @@ from ottla.pipeline.registry import RegisteredSchema
 class AvroConverter(RegistryConverter):
     kind: ClassVar[str] = "AVRO"
 
-    def make_reader(self, registered: RegisteredSchema) -> tuple[Schema, Decode]:
+    def make_reader(self, registered: RegisteredSchema, indexes: tuple[int, ...]) -> tuple[Schema, Decode]:
         if registered.references:
             raise ValueError("it refers to other schemas, which Avro schemas cannot do here")
         parsed = parse_schema(registered.text)
@@ -39,9 +39,9 @@ class AvroConverter(RegistryConverter):
     def make_schema(self, schema: Schema) -> str:
         return json.dumps(AvroWriter().write(schema)[0])
 
-    def make_writer(self, schema: Schema, text: str) -> Encode:
+    def make_writer(self, schema: Schema, registered: RegisteredSchema) -> Encode:
         _, convert = AvroWriter().write(schema)
-        write = make_writer(strip_logical_types(parse_schema(text)), "value")
+        write = make_writer(strip_logical_types(parse_schema(registered.text)), "value")
 
         def encode(value: Any) -> bytes:
             buffer = bytearray()

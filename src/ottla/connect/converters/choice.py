@@ -8,6 +8,7 @@ from ottla.connect.converters.avro_converter import AvroConverter
 from ottla.connect.converters.converter import Converter, HeaderConverter, ValueHeaderConverter
 from ottla.connect.converters.headers import SimpleHeaderConverter
 from ottla.connect.converters.json_converter import JsonConverter
+from ottla.connect.converters.json_schema_converter import JsonSchemaConverter
 from ottla.connect.converters.primitives import (
     BooleanConverter,
     ByteArrayConverter,
@@ -18,6 +19,7 @@ from ottla.connect.converters.primitives import (
     ShortConverter,
     StringConverter,
 )
+from ottla.connect.converters.protobuf_converter import ProtobufConverter
 from ottla.connect.errors import BadConfig
 from ottla.connect.settings.definition import Settings
 from ottla.connect.settings.parsing import parse
@@ -54,6 +56,8 @@ CONVERTERS: Final = (
     _of_kafka(_CONVERTERS, FloatConverter, "float"),
     _of_kafka(_CONVERTERS, DoubleConverter, "double"),
     _of_kafka("io.confluent.connect.avro", AvroConverter, "avro"),
+    _of_kafka("io.confluent.connect.json", JsonSchemaConverter, "json-schema"),
+    _of_kafka("io.confluent.connect.protobuf", ProtobufConverter, "protobuf"),
 )
 """Converters of keys and values. They convert headers too."""
 

@@ -1,8 +1,6 @@
 """Kafka's JsonConverter: JSON with its schema in each message, `{"schema": ..., "payload": ...}`, or plain JSON."""
 
-import json
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any, ClassVar, Final
 
 import orjson
@@ -12,7 +10,7 @@ import pyarrow.compute as pc
 from ottla.connect.converters.converter import Converter, Headers
 from ottla.connect.converters.json_columns import infer_columns, is_plain, read_plain, write_json
 from ottla.connect.converters.json_schemas import schema_from_json, schema_to_json
-from ottla.connect.converters.json_values import Inexact, JsonValues, dump_without_schema
+from ottla.connect.converters.json_values import Inexact, JsonValues, dump_without_schema, load, load_exactly
 from ottla.connect.data.conversion import values_to_array
 from ottla.connect.data.schema import Schema
 from ottla.connect.data.schema_cache import SchemaCache
@@ -29,7 +27,6 @@ _NO_ENVELOPE: Final = (
     'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain additional fields.'
     " If you are trying to deserialize plain JSON data, set schemas.enable=false in your converter configuration."
 )
-_NOT_JSON: Final = "Converting byte[] to Kafka Connect data failed due to serialization error: "
 
 
 class JsonConverter(Converter):
@@ -118,19 +115,19 @@ class JsonConverter(Converter):
         if data is None:
             return None, None
         if not self._has_schemas:
-            return None, _load(data) if data else None
+            return None, load(data) if data else None
         if self._fixed_schema is not None:
-            return self._fixed_schema, self._decode(self._fixed_schema, data)
+            return self._fixed_schema, self._values.load(self._fixed_schema, data)
         if self._known is not None and data.startswith(self._known[0]) and data.endswith(b"}"):
             prefix, schema = self._known
             try:
-                return schema, self._decode(schema, data[len(prefix) : -1])
+                return schema, self._values.load(schema, data[len(prefix) : -1])
             except RecordError:
                 pass  # perhaps there are more fields: the whole message shows it
         return self._from_envelope(data)
 
     def _from_envelope(self, data: bytes) -> tuple[Schema | None, Any]:
-        envelope = _load(data) if data else None
+        envelope = load(data) if data else None
         if not isinstance(envelope, dict) or envelope.keys() != {"schema", "payload"}:
             raise RecordError(_NO_ENVELOPE)
         if envelope["schema"] is None:
@@ -138,7 +135,7 @@ class JsonConverter(Converter):
         written = orjson.dumps(envelope["schema"])
         schema = self._schemas.get(written)
         if schema is None:
-            schema = schema_from_json(_load_exactly(written), self._values.decode)
+            schema = schema_from_json(load_exactly(written), self._values.decode)
             assert schema is not None
             self._schemas[written] = schema
         prefix = b'{"schema":' + written + b',"payload":'
@@ -147,13 +144,7 @@ class JsonConverter(Converter):
         try:
             return schema, self._values.decode(schema, envelope["payload"])
         except Inexact:
-            return schema, self._values.decode(schema, _load_exactly(data)["payload"])
-
-    def _decode(self, schema: Schema, data: bytes) -> Any:
-        try:
-            return self._values.decode(schema, _load(data))
-        except Inexact:
-            return self._values.decode(schema, _load_exactly(data))
+            return schema, self._values.decode(schema, load_exactly(data)["payload"])
 
     def to_bytes(self, topic: str, headers: Headers, schema: Schema | None, value: Any) -> bytes | None:
         if schema is None:
@@ -176,18 +167,18 @@ class JsonConverter(Converter):
         """Without schemas, rows that all have the same fields get a schema in which everything is optional."""
         rows = data.to_pylist()
         if not self._has_schemas:
-            return infer_columns([None if not each else _load(each) for each in rows])
+            return infer_columns([None if not each else load(each) for each in rows])
         schema, start, end = self._find_common(rows)
         if schema is None:
             return None
         payloads = [None if each is None else each[start : len(each) - end] for each in rows]
         if is_plain(schema):
-            parsed = [None if each is None else _load(each) for each in payloads]
+            parsed = [None if each is None else load(each) for each in payloads]
             if all(each is None or type(each) is dict for each in parsed):
                 column = read_plain(schema, parsed)
                 if column is not None:
                     return schema, column
-        values = [None if each is None else self._decode(schema, each) for each in payloads]
+        values = [None if each is None else self._values.load(schema, each) for each in payloads]
         return schema, values_to_array(schema, values)
 
     def _find_common(self, rows: list[bytes | None]) -> tuple[Schema | None, int, int]:
@@ -216,18 +207,3 @@ class JsonConverter(Converter):
         places = pc.cumulative_sum(column.is_valid().cast(pa.int64()))
         at = pc.if_else(column.is_valid(), pc.subtract(places, 1), pa.scalar(None, pa.int64()))
         return written.take(at)
-
-
-def _load(data: bytes) -> Any:
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        raise RecordError(f"{_NOT_JSON}{error}") from None
-
-
-def _load_exactly(data: bytes) -> Any:
-    """Numbers with a fraction as decimals, with all their digits."""
-    try:
-        return json.loads(data, parse_float=Decimal)
-    except ValueError as error:
-        raise RecordError(f"{_NOT_JSON}{error}") from None

@@ -4,6 +4,7 @@ Kafka reads a value that is not of its schema's type as zero, false or null. Tha
 error. NaN and the infinities are written as strings, as Kafka does, and are read from them again.
 """
 
+import json
 import math
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
@@ -36,6 +37,7 @@ PYTHON_TYPES: Final[dict[Type, type]] = {
     Type.STRUCT: dict,
 }
 INTEGER_LIMITS: Final = {Type.INT8: 1 << 7, Type.INT16: 1 << 15, Type.INT32: 1 << 31, Type.INT64: 1 << 63}
+_NOT_JSON: Final = "Converting byte[] to Kafka Connect data failed due to serialization error: "
 _NOT_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -64,6 +66,13 @@ class JsonValues:
     def decode(self, schema: Schema, found: Any) -> Any:
         """The value of parsed JSON."""
         return self._decoders.find(schema)(found)
+
+    def load(self, schema: Schema, data: bytes) -> Any:
+        """The value of JSON text. Decimals that are written as numbers keep all their digits."""
+        try:
+            return self.decode(schema, load(data))
+        except Inexact:
+            return self.decode(schema, load_exactly(data))
 
     def _make_encoder(self, schema: Schema) -> Function:
         encode = self._make_present_encoder(schema)
@@ -193,6 +202,21 @@ class JsonValues:
                 raise RecordError("A map with arrays, maps or structs as keys cannot be read") from None
 
         return decode_pairs
+
+
+def load(data: bytes) -> Any:
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise RecordError(f"{_NOT_JSON}{error}") from None
+
+
+def load_exactly(data: bytes) -> Any:
+    """Numbers with a fraction as decimals, with all their digits."""
+    try:
+        return json.loads(data, parse_float=Decimal)
+    except ValueError as error:
+        raise RecordError(f"{_NOT_JSON}{error}") from None
 
 
 def dump_without_schema(value: Any) -> bytes:

@@ -72,23 +72,27 @@ class RegistryConverter(Converter):
         self._strategy: str = config[f"{self._suffix[1:]}.subject.name.strategy"].rpartition(".")[2]
         self._registers: bool = config[AUTO_REGISTER]
         self._uses_latest: bool = config[USE_LATEST] and not self._registers
-        self._readers: dict[int, tuple[Schema, Decode]] = {}
+        self._readers: dict[tuple[int, tuple[int, ...]], tuple[Schema, Decode]] = {}
         self._writers: dict[str, SchemaCache[tuple[bytes, Encode]]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_readers": {}, "_writers": {}}
 
     @abstractmethod
-    def make_reader(self, registered: RegisteredSchema) -> tuple[Schema, Decode]:
+    def make_reader(self, registered: RegisteredSchema, indexes: tuple[int, ...]) -> tuple[Schema, Decode]:
         """The schema of values that are written with a registered schema, and the function that reads them."""
 
     @abstractmethod
-    def make_schema(self, schema: Schema) -> str:
-        """The text to register for a schema."""
+    def make_schema(self, schema: Schema) -> str | None:
+        """The text to register for a schema. None: values are written with the newest schema of the subject."""
 
     @abstractmethod
-    def make_writer(self, schema: Schema, text: str) -> Encode:
-        """The function that writes values of `schema` with the registered schema `text`."""
+    def make_writer(self, schema: Schema, registered: RegisteredSchema) -> Encode:
+        """The function that writes values of `schema` with a registered schema."""
+
+    def read_indexes(self, data: bytes, start: int) -> tuple[tuple[int, ...], int]:
+        """Which message of its schema a value is, and where the value begins. Only Protobuf's schemas have several."""
+        return (), start
 
     def from_bytes(self, topic: str, headers: Headers, data: bytes | None) -> tuple[Schema | None, Any]:
         if data is None:
@@ -96,18 +100,19 @@ class RegistryConverter(Converter):
         if len(data) < PREFIX_SIZE or data[0] != MAGIC:
             raise RecordError("it does not begin with the id of a schema, as values written with a schema registry do")
         number = int.from_bytes(data[1:PREFIX_SIZE], "big")
-        reader = self._readers.get(number)
+        indexes, start = self.read_indexes(data, PREFIX_SIZE)
+        reader = self._readers.get((number, indexes))
         if reader is None:
-            reader = self._readers[number] = self._find_reader(number)
+            reader = self._readers[number, indexes] = self._find_reader(number, indexes)
         schema, decode = reader
-        return schema, decode(data[PREFIX_SIZE:])
+        return schema, decode(data[start:])
 
-    def _find_reader(self, number: int) -> tuple[Schema, Decode]:
-        registered = _ask(lambda: self._registry.by_number(number))
+    def _find_reader(self, number: int, indexes: tuple[int, ...]) -> tuple[Schema, Decode]:
+        registered = ask(lambda: self._registry.by_number(number))
         if registered.kind != self.kind:
             raise RecordError(f"schema {number} is {registered.kind}, not {self.kind}")
         try:
-            return self.make_reader(registered)
+            return self.make_reader(registered, indexes)
         except ValueError as error:
             raise RecordError(f"schema {number}: {error}") from None
 
@@ -131,18 +136,19 @@ class RegistryConverter(Converter):
         return schema.name if self._strategy == "RecordNameStrategy" else f"{topic}-{schema.name}"
 
     def _find_writer(self, subject: str, schema: Schema) -> tuple[bytes, Encode]:
-        text = self.make_schema(schema)
-        if self._registers:
-            number = _ask(lambda: self._registry.register(subject, self.kind, text))
-        elif self._uses_latest:
-            newest = _ask(lambda: self._registry.latest(subject))
-            number, text = newest.number or 0, newest.text
+        text = None if self._uses_latest else self.make_schema(schema)
+        if text is None:
+            registered = ask(lambda: self._registry.latest(subject))
+            if registered.kind != self.kind or registered.number is None:
+                raise RecordError(f"the newest schema of {subject} is {registered.kind}, not {self.kind}")
         else:
-            number = _ask(lambda: self._registry.find_number(subject, self.kind, text))
-        return bytes([MAGIC]) + number.to_bytes(4, "big"), self.make_writer(schema, text)
+            give = self._registry.register if self._registers else self._registry.find_number
+            registered = RegisteredSchema(self.kind, text, (), ask(lambda: give(subject, self.kind, text)))
+        assert registered.number is not None
+        return bytes([MAGIC]) + registered.number.to_bytes(4, "big"), self.make_writer(schema, registered)
 
 
-def _ask(request: Callable[[], Any]) -> Any:
+def ask(request: Callable[[], Any]) -> Any:
     try:
         return request()
     except UnknownSchema as error:

@@ -84,17 +84,11 @@ class Framed:
         """What comes before the value, and the position where the value itself begins."""
         if len(value) < PREFIX_SIZE or value[0] != MAGIC:
             raise Unreadable("no magic byte")
-        number, position = int.from_bytes(value[1:PREFIX_SIZE], "big"), PREFIX_SIZE
+        number = int.from_bytes(value[1:PREFIX_SIZE], "big")
         if self._kind != "PROTOBUF":
-            return (number, ()), position
-        count, position = read_long(value, position)
-        if not 0 <= count <= _INDEXES_MAX:
-            raise Unreadable(f"{count} indexes")
-        indexes = []
-        for _ in range(count):
-            index, position = read_long(value, position)
-            indexes.append(index)
-        return (number, tuple(indexes) or (0,)), position
+            return (number, ()), PREFIX_SIZE
+        indexes, position = read_indexes(value, PREFIX_SIZE)
+        return (number, indexes), position
 
     def _format(self, key: Key) -> Format | str:
         """The format that reads values of this schema, or the reason why none does. If the registry cannot be reached,
@@ -132,11 +126,24 @@ class Framed:
         """Protobuf matches fields by number across versions, so all values are read with the reader's schema."""
         if self._reader is None:
             return Protobuf.of_set(self._schema, self._message)
-        name = self._message or _message_at(self._registry.files(schema or self._reader)[-1], indexes)
+        name = self._message or message_at(self._registry.files(schema or self._reader)[-1], indexes)
         return Protobuf(self._registry.files(self._reader), name)
 
 
-def _message_at(file: bytes, indexes: tuple[int, ...]) -> str:
+def read_indexes(value: bytes, position: int) -> tuple[tuple[int, ...], int]:
+    """Which message of its schema a Protobuf value is, and the position where the message begins. Unreadable or
+    IndexError if the value does not say it."""
+    count, position = read_long(value, position)
+    if not 0 <= count <= _INDEXES_MAX:
+        raise Unreadable(f"{count} indexes")
+    indexes = []
+    for _ in range(count):
+        index, position = read_long(value, position)
+        indexes.append(index)
+    return tuple(indexes) or (0,), position
+
+
+def message_at(file: bytes, indexes: tuple[int, ...]) -> str:
     """The full name of the message with these indexes."""
     from google.protobuf import descriptor_pb2
 
