@@ -93,14 +93,21 @@ def _operators_of(plan: Any) -> set[str]:
 @contextmanager
 def _one_line_errors(label: str, columns: pa.Schema) -> Iterator[None]:
     """Turns exceptions of Spark's analyser into a TopologyError of one line."""
+    with _quiet_loggers():
+        try:
+            yield
+        except PySparkException as error:
+            raise TopologyError(f"{label}: {describe_exception(error, columns)}") from None
+
+
+@contextmanager
+def _quiet_loggers() -> Iterator[None]:
     loggers = [logging.getLogger(name) for name in _LOUD_LOGGERS]
     before = [each.disabled for each in loggers]
     for each in loggers:
         each.disabled = True
     try:
         yield
-    except PySparkException as error:
-        raise TopologyError(f"{label}: {describe_exception(error, columns)}") from None
     finally:
         for each, was_disabled in zip(loggers, before, strict=True):
             each.disabled = was_disabled
@@ -226,8 +233,36 @@ def quote(name: str) -> str:
 def hidden_columns(frame: DataFrame, changed: Mapping[str, Column] | None = None) -> list[Column]:
     """Our columns of the rows, some of them changed. The old value of a table is left out: it is not that of the
     step's result."""
-    names = [name for name in frame.columns if name.startswith("_") and name != OLD]
-    return [changed[name].alias(name) if changed and name in changed else F.col(name) for name in names]
+    made = changed or {}
+    names = dict.fromkeys([*(name for name in frame.columns if name.startswith("_") and name != OLD), *made])
+    return [made[name].alias(name) if name in made else F.col(name) for name in names]
+
+
+def find_untouched(
+    read: Callable[[Sequence[str]], DataFrame], steps: Sequence[Step], names: Sequence[str]
+) -> list[str]:
+    """Those of the columns `names` that the steps neither read nor change: they come to the same without them.
+
+    `read` makes a DataFrame of all columns but those it is given. To drop them from one DataFrame is not enough: Spark
+    gives a filter also what was there before.
+    """
+    whole = apply_steps(read([]), steps)
+
+    def are_untouched(left_out: Sequence[str]) -> bool:
+        try:
+            result = apply_steps(read(left_out), steps)
+        except PySparkException:
+            return False
+        return result.schema == StructType([each for each in whole.schema if each.name not in left_out])
+
+    with _quiet_loggers():
+        return [*names] if are_untouched(names) else [name for name in names if are_untouched([name])]
+
+
+def apply_steps(frame: DataFrame, steps: Sequence[Step]) -> DataFrame:
+    for step in steps:
+        frame = step(frame)
+    return frame
 
 
 def select_step(kept: Sequence[str], columns: Sequence[Column], *, is_table: bool) -> Step:

@@ -11,7 +11,7 @@ from ottla.streams.graph import ColumnStep, FunctionStep, Merge, Output, Process
 from ottla.streams.rows import DELETED, HEADERS, OFFSET, ORDER, TIMESTAMP, TOPIC, stream_schema, table_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from ottla.streams import Stream, Table
     from ottla.streams.relation import Relation
@@ -69,6 +69,28 @@ def test_a_select_keeps_the_key_and_our_columns(app: App, orders: "Stream") -> N
         ("k", "x", 4.0, 7, 3),
         ("k", "y", 4.0, 7, 3),
     ]
+
+
+def test_our_columns_go_through_spark_only_if_a_step_needs_them(app: App, orders: "Stream") -> None:
+    from pyspark.sql import functions as F
+
+    from ottla.streams.columns import find_untouched
+
+    ours = [TIMESTAMP, HEADERS, TOPIC, OFFSET]
+    schema = stream_schema(orders.node.columns)
+
+    def read(left_out: Sequence[str]) -> "DataFrame":
+        return app.spark.createDataFrame(schema.empty_table().drop_columns([*left_out]))
+
+    def find(*relations: "Relation") -> list[str]:
+        nodes = [each.node for each in relations]
+        return find_untouched(read, [node.apply for node in nodes if isinstance(node, ColumnStep)], ours)
+
+    kept = orders.filter("amount > 3")
+    assert find(kept, kept.select(F.explode("tags").alias("tag"))) == ours
+    assert find(orders.with_headers({"from": "shop"})) == [TIMESTAMP, TOPIC, OFFSET]
+    assert find(kept, kept.with_timestamp("cast(amount as long)")) == [HEADERS, TOPIC, OFFSET]
+    assert find(orders.filter(F.col(OFFSET) > 3)) == [TIMESTAMP, HEADERS, TOPIC]
 
 
 def test_a_star_stands_for_the_columns_of_the_value(orders: "Stream") -> None:

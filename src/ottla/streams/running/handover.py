@@ -1,7 +1,9 @@
 """What the first Python worker of a Spark task tells the second one besides rows: a file for each attempt of a task.
 
 Between the two, Spark computes the user's Columns, which may drop every row and know nothing of positions and bad
-records. Both workers are on the same machine, and the second one has read all rows of the first before it looks.
+records. Of our own columns (`_offset`, `_headers` and so on) most steps read none: they go this way too, because Spark
+takes much longer to pass on a column than the steps themselves take. Both workers are on the same machine, and the
+second one has read all rows of the first before it looks.
 """
 
 import json
@@ -22,7 +24,8 @@ class Handover:
     positions: Sequence[Position] = ()
     bad: pa.Table = field(default_factory=lambda: pa.table({}))
     source_times: Mapping[int, int] = field(default_factory=dict)
-    row_count: int = 0
+    kept: pa.Table = field(default_factory=lambda: pa.table({}))
+    """The place (`ORDER`) of each row that was read, and the columns that do not go through Spark."""
     failed: pa.Table = field(default_factory=lambda: pa.table({}))
     """Rows that are not among those for Spark because it fails for them."""
     failure: Failure | None = None
@@ -39,28 +42,27 @@ def send_handover(place: str, handover: Handover) -> None:
     facts = [
         handover.positions,
         list(handover.source_times.items()),
-        handover.row_count,
         None if failure is None else [failure.kind, failure.message],
     ]
     bad = handover.bad.replace_schema_metadata({_FACTS: json.dumps(facts).encode()})
     os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
     with pa.OSFile(place, "wb") as file:
-        for table in (bad, handover.failed):
+        for table in (bad, handover.kept, handover.failed):
             with pa.ipc.new_stream(file, table.schema) as stream:
                 stream.write_table(table)
 
 
 def receive_handover(place: str) -> Handover:
     """Reads the file and removes it."""
-    with pa.OSFile(place, "rb") as file:
-        bad, failed = (pa.ipc.open_stream(file).read_all() for _ in range(2))
+    with pa.memory_map(place, "rb") as file:
+        bad, kept, failed = (pa.ipc.open_stream(file).read_all() for _ in range(3))
     os.unlink(place)
-    positions, times, row_count, failure = json.loads(bad.schema.metadata[_FACTS])
+    positions, times, failure = json.loads(bad.schema.metadata[_FACTS])
     return Handover(
         [Position(*each) for each in positions],
         bad.replace_schema_metadata(None),
         dict(times),
-        row_count,
+        kept,
         failed,
         None if failure is None else Failure(*failure),
     )

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,7 +22,7 @@ from ottla.pipeline.decoding import COLUMNS, arrow_schema, decode
 from ottla.spark.jobs import get_task_context, take_order, to_report
 from ottla.streams.options import AppOptions
 from ottla.streams.planning.plan import PARCELS, SourcePlan, SubtopologyPlan
-from ottla.streams.rows import OFFSET, TIMESTAMP
+from ottla.streams.rows import OFFSET, ORDER, TIMESTAMP
 from ottla.streams.running.explaining import explain_failure
 from ottla.streams.running.handover import Handover, make_handover_path, receive_handover, send_handover
 from ottla.streams.running.sifting import ROW_COUNT, put_aside, sift_rows
@@ -59,8 +60,9 @@ def run_task(plan: TaskPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
         yield _to_row(_run(plan, order))
 
 
-def read_source(plan: TaskPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of the subtopology's only source, for Spark to compute columns of."""
+def read_source(plan: TaskPlan, aside: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of the subtopology's only source, for Spark to compute columns of. The columns `aside` of the rows do
+    not go through Spark."""
     for _ in batches:
         pass
     order = _take_order()
@@ -75,8 +77,9 @@ def read_source(plan: TaskPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[p
         send_handover(place, Handover(failure=explain_failure(error)))
         return
     (read,) = found
-    send_handover(place, Handover(positions, read.bad, read.source_times, read.rows.num_rows, failed))
-    yield from rows.to_batches()
+    kept = read.rows.select([ORDER, *aside])
+    send_handover(place, Handover(positions, read.bad, read.source_times, kept, failed))
+    yield from rows.drop_columns([*aside]).to_batches()
 
 
 def process_rows(plan: TaskPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -106,15 +109,25 @@ def _process(plan: TaskPlan, order: Order, batches: Sequence[pa.RecordBatch]) ->
         if read.failure is not None:
             return Report(order.partition, order.producer, failure=read.failure)
         if order.sifting is not None and order.sifting.is_trial:
-            return Report(order.partition, order.producer, counts={ROW_COUNT: read.row_count})
+            return Report(order.partition, order.producer, counts={ROW_COUNT: read.kept.num_rows})
         schema = plan.subtopology.columns_after
         assert schema is not None
-        rows = pa.Table.from_batches(batches).cast(schema) if batches else schema.empty_table()
+        rows = add_columns(pa.Table.from_batches(batches), read.kept, schema) if batches else schema.empty_table()
         failed = put_aside(plan, read.failed, order.sifting)
-        batch = BatchInput([rows], [read.bad], read.source_times, read.positions, read.row_count, failed)
+        batch = BatchInput([rows], [read.bad], read.source_times, read.positions, read.kept.num_rows, failed)
         return write_batch(plan, order, batch)
     except Exception as error:
         return _give_up(plan, order, error)
+
+
+def add_columns(rows: pa.Table, kept: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows of `schema`: what Spark has made, with the columns that did not go through Spark. Each row has the place
+    (ORDER) of the row it was made of; places increase, and those of bad records are missing."""
+    places = np.searchsorted(kept[ORDER].to_numpy(), rows[ORDER].to_numpy())
+    missing = [name for name in schema.names if name not in rows.column_names]
+    added = kept.select(missing).take(pa.array(places))
+    columns = [(rows if name in rows.column_names else added)[name] for name in schema.names]
+    return pa.table(columns, schema.names).cast(schema)
 
 
 def _give_up(plan: TaskPlan, order: Order, error: Exception) -> Report:
