@@ -3,6 +3,7 @@ import java.util.Properties;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.kstream.KStream;
@@ -31,6 +32,8 @@ public final class KafkaStreamsApp {
         settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put(StreamsConfig.consumerPrefix(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG), "earliest");
+        // Its consumers do not leave the group when they end, and a restart would wait 45 s for that instead of restoring.
+        settings.put(StreamsConfig.consumerPrefix(ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG), "6000");
 
         var builder = new StreamsBuilder();
         KStream<String, String> results = describe(arguments[0], builder, arguments[5], arguments[6]);
@@ -42,23 +45,37 @@ public final class KafkaStreamsApp {
     }
 
     private static KStream<String, String> describe(String name, StreamsBuilder builder, String input, String table) {
-        KStream<String, String> rows = builder.stream(input);
         return switch (name) {
-            case "stateless" -> rows.filter((key, value) -> !value.endsWith("7")).mapValues(value -> value.toUpperCase());
-            case "count" -> rows.groupByKey()
+            case "stateless" -> builder.<String, String>stream(input)
+                .filter((key, value) -> !value.endsWith("7"))
+                .mapValues(value -> value.toUpperCase());
+            case "count" -> builder.<String, String>stream(input)
+                .groupByKey()
                 .count(Materialized.as("counts"))
                 .toStream()
                 .mapValues(KafkaStreamsApp::write);
-            case "window" -> rows.groupByKey()
+            case "window" -> builder.<String, String>stream(input)
+                .groupByKey()
                 .windowedBy(TimeWindows.ofSizeWithNoGrace(Duration.ofMinutes(1)))
                 .count(Materialized.as("counts"))
                 .toStream((window, count) -> window.key() + "@" + window.window().start())
                 .mapValues(KafkaStreamsApp::write);
-            case "join" -> rows.join(
-                builder.<String, String>table(table),
-                (value, named) -> "{\"value\":\"" + value + "\",\"named\":" + named + "}");
+            case "join" -> builder.<String, String>stream(input)
+                .join(builder.<String, String>table(table), KafkaStreamsApp::writeBoth);
+            case "table-join" -> builder.<String, String>table(input)
+                .join(builder.<String, String>table(table), KafkaStreamsApp::writeBoth)
+                .toStream();
+            case "table-rekey" -> builder.<String, String>table(input)
+                .groupBy((key, value) -> KeyValue.pair(key.substring(key.length() - 2), value))
+                .count(Materialized.as("counts"))
+                .toStream()
+                .mapValues(KafkaStreamsApp::write);
             default -> throw new IllegalArgumentException(name);
         };
+    }
+
+    private static String writeBoth(String value, String named) {
+        return "{\"value\":\"" + value + "\",\"named\":" + named + "}";
     }
 
     private static String write(Long count) {

@@ -1,6 +1,6 @@
 """`ottla.streams` beside Kafka Streams: the same broker, topologies and input, exactly once, taking turns.
 
-`python -m benchmarks.streams` takes about eight minutes, `--quick` about four. The broker is Ottla, in a process of its
+`python -m benchmarks.streams` takes about ten minutes, `--quick` about six. The broker is Ottla, in a process of its
 own. Each app is a program of its own with two tasks (local[2], two stream threads), starts with a full topic and is
 measured once a third of it is done. CPU is that of all processes of the app without the broker: on a busy machine that
 is the figure to trust. The results of every run are counted.
@@ -22,16 +22,20 @@ from benchmarks.streams.apps import RunningApp, compile_kafka_streams_app
 from benchmarks.streams.topics import (
     KEYS,
     ROWS_PER_MINUTE,
+    add_rows,
     count_records,
     fill_input,
     fill_table,
     sum_newest_counts,
+    sum_newest_numbers,
 )
 
 BEGIN, END = "<!-- measured with Streams -->", "<!-- end of what was measured with Streams -->"
 NAMES = ("Ottla", "Kafka Streams")
 PARTITIONS = 2
 TABLE = "names"
+RESTORED_SHARE = 3
+"""Which part of the rows the restart has as keys."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Size:
     latencies: int
 
 
-FULL = Size(pairs=1, rows=1_500_000, latencies=200)
+FULL = Size(pairs=1, rows=900_000, latencies=200)
 QUICK = Size(pairs=1, rows=300_000, latencies=30)
 
 
@@ -53,15 +57,16 @@ class Bench:
     def __init__(self, bootstrap: str, size: Size) -> None:
         self.bootstrap = bootstrap
         self.size = size
-        self._inputs: dict[int, str] = {}
+        self._inputs: set[str] = set()
         fill_table(bootstrap, TABLE, PARTITIONS)
 
-    def input(self, keys: int) -> str:
+    def input(self, rows: int, keys: int, partitions: int) -> str:
         """A topic whose rows have that many different keys."""
-        if keys not in self._inputs:
-            self._inputs[keys] = f"input-{keys}"
-            fill_input(self.bootstrap, self._inputs[keys], self.size.rows, keys, PARTITIONS)
-        return self._inputs[keys]
+        topic = f"input-{rows}-{keys}-{partitions}"
+        if topic not in self._inputs:
+            self._inputs.add(topic)
+            fill_input(self.bootstrap, topic, rows, keys, partitions)
+        return topic
 
 
 Run = Callable[[Bench, int], dict[Row, float]]
@@ -74,13 +79,24 @@ class Workload:
     run: Run
 
 
-def make_workload(name: str, title: str, topology: str, are_distinct: bool = False) -> Workload:
+def make_workload(name: str, title: str, topology: str, keys: int = KEYS, partitions: int = PARTITIONS) -> Workload:
+    """`keys` 0 stands for as many as there are rows."""
+
     def run(bench: Bench, side: int) -> dict[Row, float]:
         rows = bench.size.rows
-        keys = rows if are_distinct else KEYS
-        with RunningApp(side, topology, bench.bootstrap, bench.input(keys), TABLE, "", PARTITIONS) as app:
-            trial = app.drain(rows, rows // 3)
-        check_results(bench.bootstrap, app, topology, rows, keys)
+        different = keys or rows
+        topic = bench.input(rows, different, partitions)
+        due = find_due(topology, rows, different)
+        with RunningApp(side, topology, bench.bootstrap, topic, TABLE, "", partitions) as app:
+            is_behind_exchange = topology == "table-rekey"
+            trial = app.drain(
+                rows,
+                rows // 3,
+                lambda: not is_behind_exchange or count_results(bench.bootstrap, topology, app.output) == due,
+            )
+        found = count_results(bench.bootstrap, topology, app.output)
+        if found != due:
+            raise Mismatch(f"{app.name}: the results are {found} and should be {due}")
         return {
             Row(title, "k rows/s", more_is_better=True): trial.rows / trial.seconds / 1000,
             Row(f"{title}: CPU", "s/M rows", more_is_better=False): trial.cpu_seconds / trial.rows * 1e6,
@@ -89,22 +105,51 @@ def make_workload(name: str, title: str, topology: str, are_distinct: bool = Fal
     return Workload(name, run)
 
 
-def check_results(bootstrap: str, app: RunningApp, topology: str, rows: int, keys: int) -> None:
-    """Mismatch unless the output is what follows from the input. Both sides have the same input."""
-    found: tuple[int, ...]
-    due: tuple[int, ...]
+def find_due(topology: str, rows: int, keys: int) -> tuple[int, int]:
+    """What `count_results` must find. Both sides have the same input."""
     match topology:
         case "stateless":
-            found, due = (count_records(bootstrap, app.output),), (rows - rows // 10,)
+            return rows - rows // 10, 0
         case "join":
-            found, due = (count_records(bootstrap, app.output),), (rows,)
+            return rows, 0
         case "window":
             whole, rest = divmod(rows, ROWS_PER_MINUTE)
-            found, due = sum_newest_counts(bootstrap, app.output), (keys * whole + min(keys, rest), rows)
+            return keys * whole + min(keys, rest), rows
+        case "table-join":
+            return keys, sum(range(rows - keys, rows))
+        case "table-rekey":
+            return min(keys, 100), keys
         case _:
-            found, due = sum_newest_counts(bootstrap, app.output), (keys, rows)
-    if found != due:
-        raise Mismatch(f"{app.name}: the results are {found} and should be {due}")
+            return keys, rows
+
+
+def count_results(bootstrap: str, topology: str, output: str) -> tuple[int, int]:
+    """How many records came out, or how many keys and the sum of their newest values."""
+    match topology:
+        case "stateless" | "join":
+            return count_records(bootstrap, output), 0
+        case "table-join":
+            return sum_newest_numbers(bootstrap, output)
+        case _:
+            return sum_newest_counts(bootstrap, output)
+
+
+def make_restore_workload(name: str, title: str) -> Workload:
+    """Counts distinct keys, loses the state directory, and counts one row more."""
+
+    def run(bench: Bench, side: int) -> dict[Row, float]:
+        rows, topic = bench.size.rows // RESTORED_SHARE, f"{name}-{side}-{time.monotonic_ns()}"
+        fill_input(bench.bootstrap, topic, rows, rows, PARTITIONS)
+        with RunningApp(side, "count", bench.bootstrap, topic, TABLE, "", PARTITIONS) as app:
+            app.drain(rows, rows // 3)
+        add_rows(bench.bootstrap, topic, [rows], rows)
+        with RunningApp(side, "count", bench.bootstrap, topic, TABLE, "", PARTITIONS, name=app.name) as again:
+            seconds = again.measure_restart()
+        if (found := sum_newest_counts(bench.bootstrap, app.output)) != (rows, rows + 1):
+            raise Mismatch(f"{app.name}: the results are {found} and should be {(rows, rows + 1)}")
+        return {Row(title, "s", more_is_better=False): seconds}
+
+    return Workload(name, run)
 
 
 def make_latency_workload(name: str, title: str, paces: tuple[str, str]) -> Workload:
@@ -127,9 +172,15 @@ def make_latency_workload(name: str, title: str, paces: tuple[str, str]) -> Work
 WORKLOADS = (
     make_workload("stateless", "filter and map", "stateless"),
     make_workload("count", "count by key, 1,000 keys", "count"),
-    make_workload("count-distinct", "count by key, every key once", "count", are_distinct=True),
+    make_workload("count-distinct", "count by key, every key once", "count", keys=0),
     make_workload("window", "count by key and minute", "window"),
     make_workload("join", "join with a table", "join"),
+    make_workload("table-join", "join of two tables", "table-join"),
+    make_workload("table-rekey", "count of a table by another key", "table-rekey"),
+    make_workload("hot-key", "count by key, one key", "count", keys=1),
+    make_workload("partitions", "count by key, 100 partitions", "count", partitions=100),
+    make_workload("empty-partitions", "count by key, 99 of 100 partitions empty", "count", keys=1, partitions=100),
+    make_restore_workload("restore", "restart without the state directory to the first result"),
     make_latency_workload("latency", "defaults", ("", "")),
     make_latency_workload("latency-tuned", "no pause, commit.interval.ms=10", ("0", "10")),
 )
@@ -150,7 +201,7 @@ def measure(bench: Bench, workloads: Sequence[Workload], turns: Turns) -> Result
 
 def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks.streams", description=(__doc__ or "").splitlines()[0])
-    add_options(parser, [workload.name for workload in WORKLOADS], "about four minutes")
+    add_options(parser, [workload.name for workload in WORKLOADS], "about six minutes")
     parser.add_argument("--input", type=int, metavar="ROWS", help="how many rows each app reads")
     return parser.parse_args(arguments)
 
@@ -170,6 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = measure(Bench(broker.bootstrap, size), workloads, Turns(size.pairs, 2))
     conditions = (
         f"{size.rows:,} rows of about 100 B in {PARTITIONS} partitions, of which a third is not counted; "
+        f"{size.rows // RESTORED_SHARE:,} keys for the restart; "
         f"{size.latencies} single records. {describe_run(size.pairs, began, others)}"
     )
     contest = Contest(NAMES[0], f"{NAMES[1]} {VERSION}", ())

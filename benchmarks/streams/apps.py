@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +16,7 @@ from benchmarks.loads.topics import Mismatch, create_topic
 from benchmarks.peers.apache_kafka import CACHE, find_executable, find_jars
 from benchmarks.peers.broker_process import read_usage
 from benchmarks.peers.ottla_broker import build_environment
-from ottla.client.client import LATEST, Client
+from ottla.client.client import LATEST, READ_COMMITTED, Client
 from ottla.client.groups import fetch_offsets
 from ottla.topic_partition import TopicPartition as Partition
 
@@ -52,17 +53,28 @@ def build_command(side: int) -> list[str]:
 
 
 class RunningApp:
-    """The app of one topology, with a name, an output topic and a state directory of its own."""
+    """The app of one topology, with a state directory of its own. `name` is that of an app that ran before and goes on
+    without its state directory; without it, the app gets a new name and output topic."""
 
     def __init__(
-        self, side: int, topology: str, bootstrap: str, input_topic: str, table_topic: str, pace: str, partitions: int
+        self,
+        side: int,
+        topology: str,
+        bootstrap: str,
+        input_topic: str,
+        table_topic: str,
+        pace: str,
+        partitions: int,
+        *,
+        name: str | None = None,
     ) -> None:
-        self.name = f"{topology}-{side}-{next(_numbers)}"
+        self.name = name or f"{topology}-{side}-{next(_numbers)}"
         self.output = f"{self.name}-output"
         self._bootstrap = bootstrap
         self._input = input_topic
         self._partitions = partitions
-        create_topic(bootstrap, self.output, partitions)
+        if name is None:
+            create_topic(bootstrap, self.output, partitions)
         self._temporary = tempfile.TemporaryDirectory(prefix="streams-benchmark-", ignore_cleanup_errors=True)
         directory = Path(self._temporary.name)
         arguments = [topology, self.name, bootstrap, str(directory), pace, input_topic, table_topic, self.output]
@@ -77,14 +89,38 @@ class RunningApp:
                 env=build_environment(),
             )
 
-    def drain(self, rows: int, uncounted: int) -> Trial:
-        """Wait until the app has committed all rows of its input. The clock starts when `uncounted` are committed."""
+    def drain(self, rows: int, uncounted: int, is_done: Callable[[], bool] = lambda: True) -> Trial:
+        """Wait until the app has committed all rows of its input and `is_done`, for an app that goes on behind an
+        exchange. The clock starts when `uncounted` rows are committed."""
         client = Client({"bootstrap.servers": self._bootstrap})
         try:
             first = self._await_committed(client, uncounted)
+            if first >= rows:
+                raise Mismatch(f"{self.name}: {rows} rows are done at once; it takes more (--input) to measure")
             began, before = time.perf_counter(), self._cpu_seconds()
             self._await_committed(client, rows)
+            deadline = time.monotonic() + DEADLINE_SECONDS
+            while not is_done():
+                self._check(deadline, "the results are not complete")
+                time.sleep(PAUSE_SECONDS)
             return Trial(rows - first, time.perf_counter() - began, self._cpu_seconds() - before)
+        finally:
+            client.close()
+
+    def measure_restart(self) -> float:
+        """Seconds from the start of the program until it has committed a result."""
+        client = Client({"bootstrap.servers": self._bootstrap})
+        wanted = {Partition(self.output, number): LATEST for number in range(self._partitions)}
+
+        def find_ends() -> list[int]:
+            return [each.offset for each in client.list_offsets(wanted, READ_COMMITTED).values()]
+
+        deadline, before = time.monotonic() + DEADLINE_SECONDS, find_ends()
+        try:
+            while find_ends() == before:
+                self._check(deadline, "nothing came out")
+                time.sleep(PAUSE_SECONDS)
+            return time.perf_counter() - self.began
         finally:
             client.close()
 

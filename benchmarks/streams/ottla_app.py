@@ -5,17 +5,17 @@ Keys and values are text, and results are JSON texts such as {"count": 7}, as on
 
 import argparse
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ottla.streams import App, tumbling
 
-if TYPE_CHECKING:
-    from ottla.streams.stream import Stream
 
-
-def describe(name: str, app: App, rows: "Stream", table: str, output: str) -> None:
+def describe(name: str, app: App, source: str, table: str, output: str) -> None:
     from pyspark.sql import functions as F
 
+    if name.startswith("table"):
+        newest = app.table(source, key="string", value="string")
+    else:
+        rows = app.stream(source, key="string", value="string")
     match name:
         case "stateless":
             kept = rows.filter(~F.col("value").endswith("7"))
@@ -27,6 +27,11 @@ def describe(name: str, app: App, rows: "Stream", table: str, output: str) -> No
         case "join":
             names = app.table(table, key="string", value="name string")
             rows.join(names, name="join-names").to(output)
+        case "table-join":
+            names = app.table(table, key="string", value="name string")
+            newest.join(names, name="join-names").to(output)
+        case "table-rekey":
+            newest.group_by(F.substring("key", -2, 2).alias("group")).count(name="counts").to(output)
         case _:
             raise ValueError(name)
 
@@ -38,7 +43,7 @@ def main() -> None:
     given = parser.parse_args()
     make = partial(App, given.app, bootstrap=given.bootstrap, master="local[2]", state_dir=given.state)
     app = make(interval_ms=int(given.interval_ms)) if given.interval_ms else make()
-    describe(given.topology, app, app.stream(given.input, key="string", value="string"), given.table, given.output)
+    describe(given.topology, app, given.input, given.table, given.output)
     app.run()
 
 

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from confluent_kafka import Producer
 
@@ -21,21 +21,26 @@ FILLER = " and so on, as it was before" * 3
 
 def fill_input(bootstrap: str, topic: str, rows: int, keys: int, partitions: int) -> None:
     """Rows in the order of their time. Each value ends with the row's number."""
+    create_topic(bootstrap, topic, partitions)
+    add_rows(bootstrap, topic, range(rows), keys)
+
+
+def add_rows(bootstrap: str, topic: str, numbers: Iterable[int], keys: int) -> None:
     records = (
         (b"key-%07d" % (number % keys), f"{FILLER} {number}".encode(), BEGIN_MS + STEP_MS * number)
-        for number in range(rows)
+        for number in numbers
     )
-    _fill(bootstrap, topic, records, partitions)
+    _fill(bootstrap, topic, records)
 
 
 def fill_table(bootstrap: str, topic: str, partitions: int) -> None:
     """A name for each key, older than the first row of the input."""
     records = ((b"key-%07d" % key, json.dumps({"name": f"name {key}"}).encode(), BEGIN_MS - 1) for key in range(KEYS))
-    _fill(bootstrap, topic, records, partitions)
-
-
-def _fill(bootstrap: str, topic: str, records: Iterator[tuple[bytes, bytes, int]], partitions: int) -> None:
     create_topic(bootstrap, topic, partitions)
+    _fill(bootstrap, topic, records)
+
+
+def _fill(bootstrap: str, topic: str, records: Iterator[tuple[bytes, bytes, int]]) -> None:
     settings = build_producer_settings(bootstrap, "1", linger_ms=20) | {"partitioner": "murmur2_random"}
     producer = Producer(settings)
     for key, value, timestamp in records:
@@ -57,8 +62,19 @@ def count_records(bootstrap: str, topic: str) -> int:
 def sum_newest_counts(bootstrap: str, topic: str) -> tuple[int, int]:
     """How many keys a topic of counts has, and the sum of the newest count of each. How often a count is written on its
     way there is up to each side: both write the newest count of a batch only."""
+    newest = _read_newest(bootstrap, topic)
+    return len(newest), sum(json.loads(value)["count"] for value in newest.values())
+
+
+def sum_newest_numbers(bootstrap: str, topic: str) -> tuple[int, int]:
+    """How many keys a topic of joined rows has, and the sum of the numbers at the end of the newest values."""
+    newest = _read_newest(bootstrap, topic)
+    return len(newest), sum(int(json.loads(value)["value"].rsplit(" ", 1)[1]) for value in newest.values())
+
+
+def _read_newest(bootstrap: str, topic: str) -> dict[bytes, bytes]:
     reading = ottla.read(topic, bootstrap=bootstrap, isolation="read_committed", columns=("key", "value"))
     newest: dict[bytes, bytes] = {}
     for batch in reading.batches():
         newest.update(zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True))
-    return len(newest), sum(json.loads(value)["count"] for value in newest.values())
+    return newest
