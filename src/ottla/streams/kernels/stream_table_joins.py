@@ -48,20 +48,13 @@ class StreamTableJoinKernel:
         change_keys = encode_keys(changes, self._shape.right.key)
         store = context.store(self._store_name)
         versions = TableVersions(self._codec, changes, change_keys, store, asked=row_keys)
-        found: list[int | None] = []
-        for side, row in in_order([changes, rows]):
-            if side == 1:
-                key = row_keys[row]
-                found.append(None if key is None else versions.current[key])
-            elif change_keys[row] is not None:
-                versions.step(row)
-        if self._shape.how == "inner":
+        found = _find_versions(versions, changes, change_keys, rows, row_keys)
+        if self._shape.how == "inner" and None in found:
             without_key = row_keys.count(None)
             if without_key:
                 context.dropped[self._label, NULL_KEY_OR_VALUE] += without_key
             kept = [row for row, number in enumerate(found) if number is not None]
-            if len(kept) < rows.num_rows:
-                rows, found = rows.take(number_array(kept)), [found[row] for row in kept]
+            rows, found = rows.take(number_array(kept)), [found[row] for row in kept]
         return [self._make_rows(rows, versions, found)]
 
     def _make_rows(self, rows: pa.Table, versions: TableVersions, found: Sequence[int | None]) -> pa.Table:
@@ -71,3 +64,24 @@ class StreamTableJoinKernel:
         columns = shape.make_values(keys, left, right, shape.columns.names)
         hidden = [rows.column(name) for name in HIDDEN.names]
         return pa.Table.from_arrays([*columns, *hidden], schema=stream_schema(shape.columns))
+
+
+def _find_versions(
+    versions: TableVersions,
+    changes: pa.Table,
+    change_keys: Sequence[bytes | None],
+    rows: pa.Table,
+    row_keys: Sequence[bytes | None],
+) -> list[int | None]:
+    """The version of the table that each row meets. In most batches the table does not change, and no row has to wait
+    for its turn."""
+    if not changes.num_rows:
+        return [None if key is None else versions.current[key] for key in row_keys]
+    found: list[int | None] = []
+    for side, row in in_order([changes, rows]):
+        if side == 1:
+            key = row_keys[row]
+            found.append(None if key is None else versions.current[key])
+        elif change_keys[row] is not None:
+            versions.step(row)
+    return found
