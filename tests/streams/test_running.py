@@ -28,8 +28,8 @@ def test_stateless_steps_keep_order_times_and_headers(
     """A Column step and a function on every record of two partitions, in order, with the record's time and headers."""
     from pyspark.sql import functions as F
 
-    broker.create_topic("plain", partitions=2)
-    broker.create_topic("shouted", partitions=2)
+    broker.create_topic("plain", partitions=2, retention_ms=-1)
+    broker.create_topic("shouted", partitions=2, retention_ms=-1)
     records = [
         {"key": f"{n % 7}", "value": f"word {n}", "timestamp": 1_000 + n, "headers": [("n", str(n).encode())]}
         for n in range(300)
