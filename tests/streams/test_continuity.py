@@ -1,5 +1,6 @@
 """What an app depends on disappears: it ends or does not start, in one line, instead of counting wrongly."""
 
+import shutil
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -10,15 +11,16 @@ import pytest
 from ottla.client.client import Client
 from ottla.client.groups import fetch_offsets
 from ottla.streams.app import App
-from ottla.streams.errors import StreamsError
+from ottla.streams.errors import FencedApp, IncompatibleTopology, StreamsError
 from ottla.streams.running import loop
 from ottla.streams.running.internal_topics import delete_topics
 from ottla.testing import LocalBroker
 from ottla.topic_partition import TopicPartition
+from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 from tests.patience import PATIENCE_S
 from tests.spark.topics import send
-from tests.streams.apps import make_app, read_table, running, wait_for_lag_zero, wait_until
+from tests.streams.apps import make_app, read_records, read_table, running, wait_for_lag_zero, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,3 +125,100 @@ def test_positions_of_idle_tasks_outlive_the_retention_of_offsets(
 def _has_run(app: App, batches: int) -> bool:
     found: int = app.progress()["subtopologies"][0]["batches"]
     return found >= batches
+
+
+def test_an_idle_copy_gives_up_its_state_to_another(
+    spark: "SparkSession", broker: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two copies with the same state_dir: the first has nothing to do, so nothing fails for it, and ends nevertheless.
+    The second then opens the state and goes on counting."""
+    monkeypatch.setattr(loop, "LOOK_SECONDS", 0.2)
+    count_some(broker, tmp_path, "twice")
+    first, second = make_counter(broker, tmp_path, "twice"), make_counter(broker, tmp_path, "twice")
+    first.start()
+    wait_until(lambda: first.query("counts").get("a") == {"key": "a", "count": 1}, first)
+    with running(second):
+        assert first.wait(PATIENCE_S)
+        with pytest.raises(FencedApp, match="taken over"):
+            first.stop()
+        send(broker, "twice", [{"key": "a", "value": "1", "partition": 0}])
+        wait_until(lambda: read_table(broker, "twice-out") == {"a": {"count": 2}, "b": {"count": 1}}, second)
+
+
+def test_state_that_is_gone_is_restored_and_old_state_removed(
+    spark: "SparkSession", broker: LocalBroker, tmp_path: Path
+) -> None:
+    """The state directory is deleted while the app is stopped; that of a store which the app has no more disappears."""
+    count_some(broker, tmp_path, "wiped")
+    server = tmp_path / "wiped" / "server-0"
+    assert (server / "counts").is_dir()
+    shutil.rmtree(tmp_path / "wiped")
+    (server / "former" / "0").mkdir(parents=True)
+    send(broker, "wiped", [{"key": "a", "value": "1", "partition": 0}])
+    app = make_counter(broker, tmp_path, "wiped")
+    with running(app):
+        wait_until(lambda: read_table(broker, "wiped-out") == {"a": {"count": 2}, "b": {"count": 1}}, app)
+    assert (server / "counts").is_dir()
+    assert not (server / "former").exists()
+
+
+def test_partitions_that_a_source_gets_are_read(
+    spark: "SparkSession", broker: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without state they are read from their first record, in the running app and after the next start. With state the
+    app ends with one line, and so does the next start."""
+    monkeypatch.setattr(loop, "LOOK_SECONDS", 0.2)
+    for topic in ("grown", "grown-out"):
+        broker.create_topic(topic, partitions=1)
+
+    def make_copier() -> App:
+        app = make_app(broker, tmp_path, "copier-of-grown")
+        app.stream("grown", key="string", value="string", start="latest").to("grown-out")
+        return app
+
+    def add_partition(count: int) -> None:
+        client = Client({"bootstrap.servers": broker.bootstrap})
+        topic = CreatePartitionsTopic(name="grown", count=count, assignments=None)
+        answer = client.ask_any(CreatePartitionsRequest(topics=[topic], timeout_ms=30_000))
+        client.close()
+        assert [each.error_code for each in answer.results] == [0]
+        send(broker, "grown", [{"key": "k", "value": f"{count}", "partition": count - 1}])
+
+    app, counter = make_copier(), make_counter(broker, tmp_path, "grown")
+    counter.start()
+    with running(app):
+        wait_for_lag_zero(broker, app, ["grown"])
+        add_partition(2)
+        wait_until(lambda: [each["value"] for each in read_records(broker, "grown-out")][-1:] == [b"2"], app)
+    add_partition(3)
+    app = make_copier()
+    with running(app):
+        wait_until(lambda: [each["value"] for each in read_records(broker, "grown-out")][-1:] == [b"3"], app)
+    assert counter.wait(PATIENCE_S)
+    with pytest.raises(IncompatibleTopology, match=r"'grown' had 1 partitions and has .*ottla stream reset grown"):
+        counter.stop()
+    refuse_start(broker, tmp_path, "grown", "'grown' had 1 partitions and has 3")
+
+
+def test_rows_in_an_exchange_that_is_removed_refuse_a_start(
+    spark: "SparkSession", broker: LocalBroker, tmp_path: Path
+) -> None:
+    """They were read from the source, and nobody would read them from the exchange any more."""
+    for topic in ("moved", "moved-out"):
+        broker.create_topic(topic, partitions=1)
+
+    def make(*, with_exchange: bool) -> App:
+        app = make_app(broker, tmp_path, "mover")
+        rows = app.stream("moved", key="string", value="string")
+        (rows.repartition(name="by-key") if with_exchange else rows).to("moved-out")
+        return app
+
+    app = make(with_exchange=True)
+    send(broker, "moved", [{"key": "k", "value": "v"}])
+    with running(app):
+        wait_until(lambda: len(read_records(broker, "moved-out")) == 1, app)
+        wait_for_lag_zero(broker, app, ["moved", "mover-by-key-repartition"])
+    send(broker, "mover-by-key-repartition", [{"value": "a parcel", "partition": 0}])
+    with pytest.raises(StreamsError, match="mover-by-key-repartition-0 has rows that were not read") as refusal:
+        make(with_exchange=False).start()
+    assert "ottla stream reset mover" in str(refusal.value)

@@ -6,9 +6,9 @@ their tasks need; `spark.python.daemon.module` names it.
 """
 
 import gc
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
 COMMON_MODULES: Final = ("pyspark.worker", "ottla.pipeline.encoding", "ottla.pipeline.kernels")
 
@@ -19,6 +19,20 @@ def run_daemon(modules: Iterable[str]) -> None:
         import_module(name)
     gc.collect()
     gc.freeze()
-    from pyspark.daemon import manager
+    from pyspark import daemon
 
-    manager()
+    daemon.worker = _serve_quietly(daemon.worker)  # type: ignore[assignment]
+    daemon.manager()
+
+
+def _serve_quietly(serve: Callable[[Any, bool], int]) -> Callable[[Any, bool], int]:
+    """Serves Spark as PySpark does, without a stack trace on the terminal where Spark has hung up: it does so whenever
+    a session ends or a job fails."""
+
+    def serve_quietly(connection: Any, is_authenticated: bool) -> int:
+        try:
+            return serve(connection, is_authenticated)
+        except (BrokenPipeError, ConnectionResetError):
+            return 1
+
+    return serve_quietly

@@ -27,7 +27,7 @@ from ottla.streams.planning.description import describe
 from ottla.streams.planning.plan import AppPlan
 from ottla.streams.planning.planner import make_plan
 from ottla.streams.running.cluster_state import ClusterStateServers, ServerOrder
-from ottla.streams.running.continuity import check_topics, commit_starts, find_topic_ids, list_positions
+from ottla.streams.running.continuity import check_topics, check_unread, commit_starts, find_topic_ids, list_positions
 from ottla.streams.running.explaining import explain_failure
 from ottla.streams.running.hearing import Hearing
 from ottla.streams.running.idleness import Idleness
@@ -43,6 +43,7 @@ from ottla.streams.running.local_state import LocalStateServers
 from ottla.streams.running.loop import LoopContext, SubtopologyLoop
 from ottla.streams.running.pages import make_routes
 from ottla.streams.running.progress import Progress
+from ottla.streams.running.purging import Purging
 from ottla.streams.running.registration import (
     FAILED,
     RUNNING,
@@ -140,6 +141,7 @@ class Runner:
         if before is not None and before.topology:
             compatibility.check(before.topology, described)
             check_topics(client, plan, before)
+            check_unread(client, plan, before)
         counts |= create_internal_topics(client, plan, counts)
         if DEAD_LETTER in (self._options.on_bad_record, self._options.on_error, self._options.on_late):
             create_topic(client, self._options.dead_letters, CLUSTER_DEFAULT, {})
@@ -156,7 +158,8 @@ class Runner:
             Idleness(plan, counts, numbers, time.monotonic),
             Hearing(plan, counts, numbers),
             self._is_owner,
-            frozenset(each.name for each in plan.internal_topics if each.is_purged),
+            Purging(plan),
+            bool(plan.stores),
         )
         for unit in plan.subtopologies:
             tasks = TaskPlan(unit, self._options, client, numbers, counts, self._token)

@@ -1,6 +1,7 @@
 """The state servers of an app in local mode: child processes of the driver, each with a share of the partitions."""
 
 import os
+import shutil
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
@@ -60,5 +61,8 @@ class LocalStateServers(WatchedServers):
     def _start_server(self, number: int) -> None:
         directory = os.path.join(self._directory, f"server-{number}")
         os.makedirs(directory, exist_ok=True)
+        for entry in os.scandir(directory):
+            if entry.is_dir() and entry.name not in self._stores:  # of a store that the app has no more
+                shutil.rmtree(entry.path, ignore_errors=True)
         with open(os.path.join(directory, "server.log"), "ab") as log:
             self._servers[number] = ServerProcess(directory, self._settings, self._token, stderr=log.fileno())

@@ -8,18 +8,19 @@ not answer is waited for, until task.timeout.ms has passed without success.
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from ottla.client.backoff import now_ms
-from ottla.client.client import LATEST, READ_COMMITTED, Client
+from ottla.client.client import LATEST, READ_COMMITTED, Client, UnknownTopic
 from ottla.client.connection import NotAuthenticated, Unreachable
 from ottla.client.transactions import ProducerIdentity, init_producer
 from ottla.errors import KafkaError
 from ottla.spark.jobs import JobFailed
-from ottla.streams.errors import FencedApp, StreamsError
+from ottla.streams.errors import FencedApp, IncompatibleTopology, StreamsError
 from ottla.streams.options import FAIL, AppOptions
 from ottla.streams.planning.plan import PARCELS, SubtopologyPlan
+from ottla.streams.running.continuity import commit_added
 from ottla.streams.running.explaining import explain_failure
 from ottla.streams.running.hearing import Hearing
 from ottla.streams.running.idleness import Idleness
@@ -27,6 +28,7 @@ from ottla.streams.running.internal_topics import purge
 from ottla.streams.running.jobs import JobRunner
 from ottla.streams.running.positions import read_positions
 from ottla.streams.running.progress import RESTORING, RUNNING, WAITING, SubtopologyProgress
+from ottla.streams.running.purging import Purging
 from ottla.streams.running.settings import task_timeout_s, transaction_timeout_ms
 from ottla.streams.running.sifting import sift
 from ottla.streams.running.state_servers import StateServers
@@ -55,6 +57,8 @@ COMMIT_AGAIN_SECONDS: Final = 3600.0
 members one by one, offsets.retention.minutes after each was last committed."""
 FIRST_COMMIT_SECONDS: Final = 60.0
 """The same after a start, when it is not known how old the committed offsets are."""
+LOOK_SECONDS: Final = 5.0
+"""How often a subtopology looks whether another copy has taken over, and whether its sources have got partitions."""
 PURGE_SECONDS: Final = 30.0
 """repartition.purge.interval.ms of Kafka Streams."""
 
@@ -83,7 +87,9 @@ class LoopContext:
     hearing: Hearing
     is_owner: Callable[[Client], bool]
     """Whether no other copy of the app has registered since."""
-    purged_topics: frozenset[str] = field(default_factory=frozenset)
+    purging: Purging
+    has_stores: bool
+    """Whether any subtopology of the app has state."""
 
 
 class SubtopologyLoop:
@@ -108,7 +114,7 @@ class SubtopologyLoop:
         """Up to which offset of its source a task leaves out rows for which a Column fails."""
         self._idle_rounds = 0
         self._batch_started_s = 0.0
-        self._purged_s = time.monotonic()
+        self._purged_s = self._looked_s = time.monotonic()
 
     def run(self) -> None:
         """Until the app is stopped. Raises StreamsError if the app must end."""
@@ -126,6 +132,7 @@ class SubtopologyLoop:
 
     def _run_round(self) -> None:
         """Start tasks that have to be started, then run one batch if there is anything to do."""
+        self._look_around_if_due()
         self._start_tasks()
         orders = self._plan_batch()
         self._end_trouble(WHOLE)
@@ -147,6 +154,35 @@ class SubtopologyLoop:
         self._take_reports(reports)
         self._progress.add_batch(now_s, now_s - self._batch_started_s, reports)
 
+    def _look_around_if_due(self) -> None:
+        """An idle copy of the app learns that another one has taken over, and gives up its state. New partitions of a
+        source get tasks; an app with state must end, because keys have other partitions now."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s < LOOK_SECONDS:
+            return
+        self._looked_s = now_s
+        self._check_owner()
+        try:
+            counts = self._client.count_partitions(source.topic for source in self._plan.sources)
+        except UnknownTopic:
+            return  # a topic that was deleted: its task says so
+        before, count = len(self._partitions), min(counts.values())
+        if count <= before:
+            return
+        app = self._context.options.name
+        if self._context.has_stores:
+            raise IncompatibleTopology(
+                f"{app}: topic {self._plan.sources[0].topic!r} had {before} partitions and has {count}."
+                f" ottla stream reset {app} rebuilds the state from the topics"
+            )
+        added = range(before, count)
+        commit_added(self._client, app, self._plan, added, transaction_timeout_ms(self._context.options))
+        self._partitions = range(count)
+
+    def _check_owner(self) -> None:
+        if not self._context.is_owner(self._client):
+            raise FencedApp(f"app {self._context.options.name!r}: another copy of it was started and has taken over")
+
     # Tasks
 
     def _start_tasks(self) -> None:
@@ -159,8 +195,7 @@ class SubtopologyLoop:
         ]
         if not missing:
             return
-        if not self._context.is_owner(self._client):
-            raise FencedApp(f"app {self._context.options.name!r}: another copy of it was started and has taken over")
+        self._check_owner()
         timeout_ms = transaction_timeout_ms(self._context.options)
         producers = {number: init_producer(self._client, self._name(number), timeout_ms) for number in missing}
         positions = read_positions(self._client, self._plan, missing)
@@ -333,8 +368,8 @@ class SubtopologyLoop:
         if failure.kind == REFUSED:
             self._abort(partition)
             raise StreamsError(failure.message)
-        if failure.kind == FENCED and not self._context.is_owner(self._client):
-            raise FencedApp(f"app {self._context.options.name!r}: another copy of it was started and has taken over")
+        if failure.kind == FENCED:
+            self._check_owner()
         self._note_trouble(partition, failure)
 
     def _abort(self, partition: int) -> None:
@@ -360,15 +395,12 @@ class SubtopologyLoop:
         if now_s - self._purged_s < PURGE_SECONDS:
             return
         self._purged_s = now_s
-        purge(
-            self._client,
-            {
-                TopicPartition(source.topic, task.partition): position.offset
-                for task in self._tasks.values()
-                for source, position in zip(self._plan.sources, task.positions, strict=True)
-                if source.topic in self._context.purged_topics
-            },
-        )
+        positions = {
+            TopicPartition(source.topic, task.partition): position.offset
+            for task in self._tasks.values()
+            for source, position in zip(self._plan.sources, task.positions, strict=True)
+        }
+        purge(self._client, self._context.purging.note(self._plan.name, positions))
 
 
 def _give_up(order: Order, error: JobFailed) -> Report:

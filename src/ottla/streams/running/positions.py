@@ -62,3 +62,9 @@ def find_starts(client: Client, plan: SubtopologyPlan, missing: list[TopicPartit
     found = client.list_offsets({where: EARLIEST for where in missing if where.topic not in latest})
     found |= client.list_offsets({where: LATEST for where in missing if where.topic in latest}, READ_COMMITTED)
     return {where: Position(each.offset, NO_TIME) for where, each in found.items()}
+
+
+def find_first(client: Client, places: list[TopicPartition]) -> dict[TopicPartition, Position]:
+    """Where the first record of each partition is."""
+    found = client.list_offsets(dict.fromkeys(places, EARLIEST))
+    return {where: Position(each.offset, NO_TIME) for where, each in found.items()}
