@@ -1,5 +1,6 @@
 """`ottla connect`: asks a worker's REST API, and says what is wrong in one line."""
 
+import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from ottla.cli import main
+from ottla.cli.connect import add_arguments
+from ottla.cli.connect.running import read_worker_properties
 from ottla.cli.ports import pick_port
 from tests.unit.connect.rest.conftest import RestClient, serve
 
@@ -132,3 +135,29 @@ def test_a_worker_with_a_wrong_property_does_not_start(
 ) -> None:
     assert main(["connect", "up", "--set", setting]) == 1
     assert capsys.readouterr().err == f"ottla: {message}\n"
+
+
+def test_options_of_a_worker_come_after_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "worker.properties"
+    file.write_text("bootstrap.servers=far:1\ngroup.id=etl\nlisteners=http://127.0.0.1:1\n")
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    words = [
+        "up",
+        "--config",
+        str(file),
+        "-b",
+        "near:2",
+        "--port",
+        "3",
+        "--master",
+        "local[1]",
+        "--set",
+        "a=b",
+        "c.json",
+    ]
+    options = parser.parse_args(words)
+    found = read_worker_properties(options)
+    assert options.connectors == ["c.json"]
+    assert (found["bootstrap.servers"], found["group.id"], found["a"]) == ("near:2", "etl", "b")
+    assert (found["listeners"], found["spark.master"]) == ("http://127.0.0.1:3", "local[1]")

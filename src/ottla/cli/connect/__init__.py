@@ -12,6 +12,7 @@ import os
 from importlib import import_module
 from typing import Final
 
+from ottla.cli.numbers import parse_port
 from ottla.cli.output import add_format_argument
 
 URL: Final = "http://127.0.0.1:8083"
@@ -77,15 +78,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_up(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="WORKER", nargs="?", help="the worker's properties file")
     parser.add_argument("connectors", metavar="CONNECTOR", nargs="*", help="connectors to create: JSON or properties")
+    parser.add_argument("--config", metavar="FILE", help="the worker's properties, as Kafka Connect has them")
+    parser.add_argument("-b", "--bootstrap", metavar="HOST:PORT", help="bootstrap.servers of the worker")
+    parser.add_argument("--port", type=parse_port, help="port of the REST API on 127.0.0.1 (default: 8083)")
+    parser.add_argument("--master", metavar="URL", help="Spark's master (default: local[*])")
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         dest="settings",
         metavar="KEY=VALUE",
-        help="a property of the worker, such as bootstrap.servers=localhost:9092; may be repeated",
+        help="any property of the worker, such as group.id=etl; may be repeated",
     )
     parser.add_argument(
         "--log-level", choices=("debug", "info", "warning", "error"), default="info", help="(default: info)"

@@ -39,7 +39,7 @@ def run_up(options: argparse.Namespace) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
     try:
-        properties = _read_properties(options)
+        properties = read_worker_properties(options)
         connectors = [read_connector_file(read_file(path), path) for path in options.connectors]
         worker = WorkerProcess(properties, is_distributed=GROUP in properties, redactor=redactor)
         try:
@@ -54,17 +54,23 @@ def run_up(options: argparse.Namespace) -> int:
     return 0
 
 
-def _read_properties(options: argparse.Namespace) -> dict[str, str]:
-    """The file, then --set; the cluster of OTTLA_BOOTSTRAP if neither names one."""
+def read_worker_properties(options: argparse.Namespace) -> dict[str, str]:
+    """The file, then the options, then --set; the cluster of OTTLA_BOOTSTRAP if none of them names one."""
     from ottla.config.properties import read_properties
     from ottla.config.settings import ConfigError
 
     found = dict(_DEFAULTS)
     if bootstrap := os.environ.get(BOOTSTRAP_VARIABLE):
         found["bootstrap.servers"] = bootstrap
-    if options.file is not None:
+    if options.config is not None:
         try:
-            found.update(read_properties(read_file(options.file)))
+            found.update(read_properties(read_file(options.config)))
         except ConfigError as error:
-            raise CommandError(f"{options.file}: {error}", USAGE_ERROR) from None
+            raise CommandError(f"{options.config}: {error}", USAGE_ERROR) from None
+    if options.bootstrap is not None:
+        found["bootstrap.servers"] = options.bootstrap
+    if options.port is not None:
+        found["listeners"] = f"http://127.0.0.1:{options.port}"
+    if options.master is not None:
+        found["spark.master"] = options.master
     return {**found, **parse_pairs(options.settings, "--set")}
