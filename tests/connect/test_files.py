@@ -1,8 +1,13 @@
 """File connectors on a broker and Spark."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
+
+from ottla.connect.connectors.files.directory_sink import DirectorySink
+from ottla.connect.connectors.files.directory_source import DirectorySource
 from ottla.connect.connectors.files.file_sink import FileStreamSink
 from ottla.connect.connectors.files.file_source import FileStreamSource
 from ottla.testing import LocalBroker
@@ -46,3 +51,28 @@ def test_records_become_lines_once(spark: "SparkSession", broker: LocalBroker, t
     lines = [int(line) for line in file.read_text().splitlines()]
     assert sorted(lines) == list(range(100))
     assert [n for n in lines if n % 2] == list(range(1, 100, 2))
+
+
+def test_a_directory_of_csv_becomes_one_of_parquet(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
+    """Through a topic of JSON with schemas; each row is in one file."""
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        lines = [f"{n},name {n}" for n in range(number * 10, number * 10 + 10)]
+        (tmp_path / "in" / f"{number}.csv").write_text("\n".join(["id,name", *lines]) + "\n")
+    converter = {"value_converter": "org.apache.kafka.connect.json.JsonConverter"}
+    source = {"directory": tmp_path / "in", "topic": "rows", "format": "csv", "tasks_max": 2, **converter}
+    with running(spark, broker, DirectorySource, "csv", **source) as run:
+        wait_until(lambda: count_records(broker, "rows") == 30, lambda: run.status)
+    schema = json.loads(read_records(broker, "rows")[0]["value"])["schema"]
+    assert [each["field"] for each in schema["fields"]] == ["id", "name"]
+    sink = {"directory": tmp_path / "out", "topics": "rows", "format": "parquet", "flush_size": 12, **converter}
+    with running(spark, broker, DirectorySink, "parquet", rotate_schedule_interval_ms=0, **sink) as run:
+        found: list[Path] = []
+
+        def read() -> list[dict[str, str]]:
+            found[:] = sorted((tmp_path / "out" / "topics").rglob("*.parquet"))
+            return [row for file in found for row in pq.ParquetFile(file).read().to_pylist()]
+
+        wait_until(lambda: len(read()) == 30, lambda: run.status)
+    assert sorted(read(), key=lambda row: int(row["id"])) == [{"id": f"{n}", "name": f"name {n}"} for n in range(30)]
+    assert len(found) >= 3

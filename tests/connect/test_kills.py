@@ -1,6 +1,6 @@
 """The driver and Python workers are killed in the middle of their work: every line arrives once, at both ends.
 
-A source copies a file to a topic, and a sink copies the topic to another file.
+A source copies a file to a topic, and two sinks copy the topic to another file and to files of a directory.
 """
 
 import os
@@ -24,7 +24,7 @@ LINES_PER_KILL = 10 * BATCH_LINES
 
 
 class Driver:
-    """The process of both connectors."""
+    """The process of the connectors."""
 
     def __init__(self, broker: LocalBroker, directory: Path) -> None:
         self._arguments = [broker.bootstrap, str(directory)]
@@ -63,12 +63,18 @@ class Driver:
             random.choice(found).kill()
 
 
-def count_copied(client: Client, directory: Path) -> tuple[int, int]:
-    """Offsets in the topic, whose transactions have markers too, and lines in the file."""
+def read_files(directory: Path) -> list[str]:
+    """The lines of all files of the directory."""
+    found = sorted((directory / "files" / "topics").rglob("*.txt"))
+    return [line for file in found for line in file.read_text().splitlines()]
+
+
+def count_copied(client: Client, directory: Path) -> tuple[int, int, int]:
+    """Offsets in the topic, whose transactions have markers too, lines in the file, and lines in the directory."""
     wanted = {TopicPartition(TOPIC, number): LATEST for number in range(PARTITIONS)}
     offsets = sum(each.offset for each in client.list_offsets(wanted, READ_COMMITTED).values())
     out = directory / "out.txt"
-    return offsets, out.read_bytes().count(b"\n") if out.exists() else 0
+    return offsets, out.read_bytes().count(b"\n") if out.exists() else 0, len(read_files(directory))
 
 
 def run_with_kills(broker: LocalBroker, directory: Path, kills: int, seed: int) -> None:
@@ -83,8 +89,8 @@ def run_with_kills(broker: LocalBroker, directory: Path, kills: int, seed: int) 
             with (directory / "in.txt").open("a", encoding="utf-8") as file:
                 file.writelines(f"line {n}\n" for n in range(sent, sent + LINES_PER_KILL))
             sent += LINES_PER_KILL
-            # Wait for some progress of one of the two, chosen at random, then kill something.
-            which = random.randrange(2)
+            # Wait for some progress of one of the three, chosen at random, then kill something.
+            which = random.randrange(3)
             wanted = count_copied(client, directory)[which] + random.randrange(1, LINES_PER_KILL // 2)
 
             def has_come(which: int = which, wanted: int = wanted) -> bool:
@@ -100,7 +106,7 @@ def run_with_kills(broker: LocalBroker, directory: Path, kills: int, seed: int) 
 
         def is_copied() -> bool:
             driver.check()
-            return count_copied(client, directory)[1] >= sent
+            return min(count_copied(client, directory)) >= sent
 
         wait_until(is_copied)
     finally:
@@ -110,6 +116,7 @@ def run_with_kills(broker: LocalBroker, directory: Path, kills: int, seed: int) 
     in_topic = [each["value"].decode() for each in read_records(broker, TOPIC)]
     assert sorted(in_topic) == sorted(expected)
     assert sorted((directory / "out.txt").read_text().splitlines()) == sorted(expected)
+    assert sorted(read_files(directory)) == sorted(expected)
 
 
 def test_kills_of_the_driver_and_a_worker(ottla_broker: LocalBroker, tmp_path: Path, seed: int) -> None:
@@ -119,5 +126,5 @@ def test_kills_of_the_driver_and_a_worker(ottla_broker: LocalBroker, tmp_path: P
 
 @pytest.mark.long
 def test_many_kills(ottla_broker: LocalBroker, tmp_path: Path, seed: int) -> None:
-    """Each kill comes at a random point of the work of one of the two connectors."""
+    """Each kill comes at a random point of the work of one of the connectors."""
     run_with_kills(ottla_broker, tmp_path, 16, seed)

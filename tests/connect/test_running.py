@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ottla.client.client import Client
+from ottla.connect.connectors.files.file_sink import FileStreamSink
 from ottla.connect.worker.runs import State
+from ottla.streams.running.internal_topics import purge
 from ottla.testing import LocalBroker
 from ottla.topic_partition import TopicPartition
 from tests.connect.fakes import Collecting, Counting, Shouting, read_collected
@@ -148,6 +151,31 @@ def test_a_sink_waits_for_its_target_and_finds_new_topics(
         wait_until(lambda: len(read_collected(out)) == 3, lambda: run.status)
     rows = [["found.a", 0, 0, "k", "1", 7], ["found.b", 1, 0, None, "2", 8], ["found.b", 0, 0, None, "3", 9]]
     assert read_collected(out) == rows
+
+
+def test_records_that_are_gone(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
+    """auto.offset.reset decides where to go on; a target that keeps its own positions is not written to wrongly."""
+    broker.create_topic("shrinking", partitions=1)
+    where = TopicPartition("shrinking", 0)
+    send(broker, "shrinking", [{"value": f"{n}"} for n in range(2)])
+    config = {"topics": "shrinking", "out": tmp_path / "out"}
+    with running(spark, broker, Collecting, "shrink", **config) as run:
+        wait_until(lambda: read_group(broker, "shrink") == {where: 2}, lambda: run.status)
+    send(broker, "shrinking", [{"value": f"{n}"} for n in range(2, 6)])
+    client = Client({"bootstrap.servers": broker.bootstrap})
+    purge(client, {where: 4})
+    client.close()
+    with running(spark, broker, Collecting, "shrink", **config) as run:
+        wait_until(lambda: read_group(broker, "shrink") == {where: 6}, lambda: run.status)
+    assert [each[4] for each in read_collected(tmp_path / "out")] == ["0", "1", "4", "5"]
+    ledger = tmp_path / ".lines.keeps.ledger"
+    ledger.write_text(json.dumps({"epoch": 1, "positions": {"shrinking-0": 99}, "intent": None}))
+    with running(spark, broker, FileStreamSink, "keeps", topics="shrinking", file=tmp_path / "lines") as run:
+        wait_until(lambda: run.status is not None and run.status.connector.state is State.FAILED)
+        assert run.status is not None
+        assert (run.status.connector.trace or "").startswith(
+            "shrinking-0: the target says that it has everything up to offset 99"
+        )
 
 
 def test_an_older_run_is_fenced(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ _CONNECTORS: Final = (
         f"{_FILES}.file_source:FileStreamSource",
     ),
     ("org.apache.kafka.connect.file.FileStreamSinkConnector", PluginType.SINK, f"{_FILES}.file_sink:FileStreamSink"),
+    ("ottla.DirectorySource", PluginType.SOURCE, f"{_FILES}.directory_source:DirectorySource"),
+    ("ottla.DirectorySink", PluginType.SINK, f"{_FILES}.directory_sink:DirectorySink"),
 )
 """The class name that users write, the type, and the home of our class."""
 

@@ -7,7 +7,7 @@ from ottla.client.client import RETRIABLE
 from ottla.client.connection import NotAuthenticated, Unreachable
 from ottla.client.fetching import DataLoss
 from ottla.connect.errors import ConnectError, RetriableError
-from ottla.connect.running.work import FAILED, FENCED, LOST, RETRY, Failure
+from ottla.connect.running.work import FAILED, FENCED, RETRY, Failure
 from ottla.errors import ErrorCode, KafkaError
 
 TRACE_LINES_MAX: Final = 40
@@ -29,7 +29,7 @@ def explain_failure(error: BaseException) -> Failure:
     """The kind of a failure and its trace, whose first line is the message of a failure that we know."""
     match error:
         case DataLoss():
-            return Failure(LOST, _one_line(str(error)))
+            return Failure(RETRY, _one_line(str(error)))  # the loop looks where the log begins and ends
         case NotAuthenticated():
             return Failure(FAILED, _one_line(str(error)))
         case KafkaError() if error.code in _FENCING:

@@ -12,7 +12,7 @@ from ottla.connect.connector import Sink
 from ottla.connect.errors import ConnectError
 from ottla.connect.running.loop import Loop, LoopContext
 from ottla.connect.running.slots import TaskSlot
-from ottla.connect.running.work import LOST, Order, RangeOrder, Report
+from ottla.connect.running.work import Order, RangeOrder, Report
 from ottla.topic_partition import TopicPartition
 
 log = getLogger(__name__)
@@ -42,6 +42,8 @@ class SinkLoop(Loop):
         self._client = client
         self._subscription = subscription
         self._positions: dict[TopicPartition, int] = {}
+        self._kept_by_target: set[TopicPartition] = set()
+        """Partitions whose positions the target keeps: only the target can change them."""
         self._refreshed_s = 0.0
 
     def start(self) -> None:
@@ -73,19 +75,38 @@ class SinkLoop(Loop):
             self._positions |= self._read_positions(mine)
 
     def _read_positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """What the target knows, else what was committed, else what auto.offset.reset says."""
+        """What the target knows, else what was committed. What does not exist is as auto.offset.reset says."""
         committed = fetch_offsets(self._client, self._subscription.group, partitions, require_stable=True)
-        found = {where: each.offset for where, each in committed.items()}
-        found |= self._sink.find_positions(partitions)
+        kept = self._sink.find_positions(partitions)
+        self._kept_by_target |= kept.keys()
+        found = {where: each.offset for where, each in committed.items()} | dict(kept)
+        found |= self._reset_lost(found)
         missing = [where for where in partitions if where not in found]
-        if missing:
-            found |= self._reset(missing, "it has no committed offset")
-        return found
+        return found | self._reset(missing) if missing else found
 
-    def _reset(self, partitions: Sequence[TopicPartition], reason: str) -> Mapping[TopicPartition, int]:
+    def _reset_lost(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """New positions for those that lie outside of their logs."""
+        firsts = self._client.list_offsets(dict.fromkeys(positions, EARLIEST))
+        ends = self._client.list_offsets(dict.fromkeys(positions, LATEST))  # also behind open transactions
+        lost = [
+            where for where, offset in positions.items() if not firsts[where].offset <= offset <= ends[where].offset
+        ]
+        for where in lost:
+            if where in self._kept_by_target:
+                raise ConnectError(
+                    f"{where}: the target says that it has everything up to offset {positions[where]}, and the log has"
+                    f" {firsts[where].offset} to {ends[where].offset}; has the topic been created again?"
+                )
+        reset = self._reset(lost) if lost else {}
+        for where, offset in reset.items():
+            message = "connector %s: %s: offset %d does not exist, going on at %d"
+            log.warning(message, self.context.name, where, positions[where], offset)
+        return reset
+
+    def _reset(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         spec = RESETS.get(self._subscription.reset)
         if spec is None:
-            raise ConnectError(f"{partitions[0]}: {reason}, and auto.offset.reset is {self._subscription.reset}")
+            raise ConnectError(f"{partitions[0]}: no offset to go on at, and auto.offset.reset is none")
         found = self._client.list_offsets(dict.fromkeys(partitions, spec), self._subscription.isolation)
         return {where: each.offset for where, each in found.items()}
 
@@ -95,6 +116,8 @@ class SinkLoop(Loop):
         ends = self._client.list_offsets(dict.fromkeys(self._positions, LATEST), self._subscription.isolation)
         by_task: dict[int, list[RangeOrder]] = {}
         slots: dict[int, TaskSlot] = {}
+        if any(start > ends[where].offset for where, start in self._positions.items()):
+            self._positions |= self._reset_lost(self._positions)
         for where, start in self._positions.items():
             slot, end = self.slots.find(str(where)), ends[where].offset
             if start < end and self.is_ready(slot) and self._sink.is_due(where, start, end):
@@ -106,24 +129,6 @@ class SinkLoop(Loop):
         for topic, partition, offset in report.positions:
             self._positions[TopicPartition(topic, partition)] = offset
             self.topics.add(topic)
-        if report.failure is not None and report.failure.kind == LOST:
-            self._reset_lost(report.task)
-
-    def _reset_lost(self, task: int) -> None:
-        """Positions of a task that lie outside of their logs are set by auto.offset.reset."""
-        mine = [where for where in self._positions if self.slots.find(str(where)).number == task]
-        firsts = self._client.list_offsets(dict.fromkeys(mine, EARLIEST))
-        ends = self._client.list_offsets(dict.fromkeys(mine, LATEST))
-        lost = [where for where in mine if not firsts[where].offset <= self._positions[where] <= ends[where].offset]
-        for where, offset in self._reset(lost, "records are gone that were not written yet").items():
-            log.warning(
-                "connector %s: %s: offset %d does not exist, going on at %d",
-                self.context.name,
-                where,
-                self._positions[where],
-                offset,
-            )
-            self._positions[where] = offset
 
     def finish_round(self) -> None:
         self._sink.after_commit(dict(self._positions))

@@ -42,8 +42,6 @@ FENCED: Final = "fenced"
 """The task's transaction was ended by somebody else: another run of the connector, or a time-out."""
 FAILED: Final = "failed"
 """A repetition would fail too: the task stays FAILED until somebody restarts it."""
-LOST: Final = "lost"
-"""Records between a position and the beginning of the log are gone: `auto.offset.reset` decides."""
 
 
 @dataclass(frozen=True)
