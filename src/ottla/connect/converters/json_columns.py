@@ -1,5 +1,6 @@
 """Values as JSON, a column at once: Arrow joins the texts of the fields, so no Python object is made for a row."""
 
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -96,7 +97,7 @@ def infer_columns(rows: list[Any]) -> tuple[Schema, pa.Array] | None:
     if shape is None:
         return None
     try:
-        return shape, values_to_array(shape, rows)
+        return replace(shape, is_inferred=True), values_to_array(shape, rows)
     except RecordError:
         return None
 

@@ -68,7 +68,8 @@ def records_to_columns(records: Sequence[Record]) -> RecordColumns | None:
 
 
 def columns_to_records(columns: RecordColumns) -> list[Record]:
-    """The rows as records. A row without a value or key has no schema for it: that is a tombstone."""
+    """The rows as records. A row without a value or key has no schema for it: that is a tombstone. An inferred schema
+    is none."""
     rows = zip(
         array_to_values(columns.value),
         _rows_of(columns.key),
@@ -78,7 +79,9 @@ def columns_to_records(columns: RecordColumns) -> list[Record]:
         repeat(None) if columns.headers is None else columns.headers,
         strict=False,
     )
-    topic, value_schema, key_schema = columns.topic, columns.value_schema, columns.key_schema
+    topic = columns.topic
+    value_schema = None if columns.value_schema.is_inferred else columns.value_schema
+    key_schema = None if columns.key_schema is None or columns.key_schema.is_inferred else columns.key_schema
     return [
         Record(
             topic,

@@ -54,6 +54,9 @@ class Schema:
     """Of a MAP."""
     value_schema: "Schema | None" = None
     """Of the elements of an ARRAY, or of the values of a MAP."""
+    is_inferred: bool = field(default=False, compare=False)
+    """Found out from a batch of values that have no schema, so that they can be columns. Another batch may have another
+    one, and records that are made of the columns have none."""
 
     def find_field(self, name: str) -> "Field | None":
         return self._fields_by_name.get(name)

@@ -11,8 +11,10 @@ import pytest
 
 from ottla.connect.converters.choice import make_converter
 from ottla.connect.converters.converter import Converter
-from ottla.connect.data.conversion import array_to_values, values_to_array
+from ottla.connect.data.columns import RecordColumns
+from ottla.connect.data.conversion import array_to_values, columns_to_records, values_to_array
 from ottla.connect.data.logical import DATE_SCHEMA, TIMESTAMP_SCHEMA, make_decimal_schema
+from ottla.connect.data.record import Record
 from ottla.connect.data.schema import Field, Schema, Type
 from ottla.connect.errors import BadConfig, RecordError
 
@@ -184,6 +186,8 @@ def test_rows_with_the_same_fields_get_a_schema() -> None:
     assert found is not None
     assert [(each.name, each.schema.type) for each in found[0].fields] == [("a", Type.INT64), ("b", Type.STRING)]
     assert array_to_values(found[1]) == [{"a": 1, "b": None}, None, {"a": 2, "b": "x"}]
+    records = columns_to_records(RecordColumns("t", *found))
+    assert found[0].is_inferred and records[0] == Record("t", {"a": 1, "b": None})
 
 
 @pytest.mark.parametrize("other", [b'{"a":1}', b'{"a":1.5,"b":2}', b'{"b":1,"a":2}', b"[]", b"5", b'{"a":{},"b":1}'])

@@ -78,10 +78,10 @@ def _list_lines(rows: RecordColumns | Sequence[Record], position: int) -> list[s
     if isinstance(rows, RecordColumns):
         offsets = [] if rows.offset is None else rows.offset.to_pylist()
         values = array_to_values(rows.value)
-        schema = rows.value_schema
+        schema = None if rows.value_schema.is_inferred else rows.value_schema
         if offsets and offsets[0] < position:
             values = [value for value, offset in zip(values, offsets, strict=True) if offset >= position]
-        if schema.type is Type.STRING and rows.value.null_count == 0:
+        if rows.value_schema.type is Type.STRING and rows.value.null_count == 0:
             return values
         return [show(schema, value) for value in values]
     return [show(each.value_schema, each.value) for each in rows if each.offset is None or each.offset >= position]
