@@ -328,6 +328,7 @@ class Client:
         answer = self._ask_any(request)
         found = answer.coordinators[0] if answer.coordinators else answer
         if found.error_code:
+            self._doubt()
             reason = found.error_message or "no coordinator"
             raise KafkaError(error_code(found.error_code), f"{kind} {key!r}: {reason}")
         self._nodes[found.node_id] = (found.host, found.port)
