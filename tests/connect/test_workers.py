@@ -35,12 +35,14 @@ class GrowingFiles:
             assert [int(each["value"]) for each in read_records(self.broker, name)] == list(range(self.lines)), name
 
 
-def wait_for_owners(asked: WorkerProcess, files: GrowingFiles, *counts: tuple[WorkerProcess, int]) -> None:
-    """Until so many connectors run on each worker, as one of them says."""
+def wait_until_shared(files: GrowingFiles, *workers: WorkerProcess) -> None:
+    """Until these workers run all connectors, each its share, as the last of them says."""
+    least, rest = divmod(len(files.files), len(workers))
 
     def is_done() -> bool:
-        owners = [*asked.list_owners().values()]
-        return len(owners) == len(files.files) and all(owners.count(worker.address) == n for worker, n in counts)
+        owners = [*workers[-1].list_owners().values()]
+        counts = sorted(owners.count(worker.address) for worker in workers)
+        return counts == [least] * (len(workers) - rest) + [least + 1] * rest
 
     wait_until(is_done)
 
@@ -50,15 +52,15 @@ def test_connectors_of_a_killed_worker_are_taken_over(broker: LocalBroker, tmp_p
     """Created at one worker, seen at the other, and all at the one that is left after a kill -9."""
     files = GrowingFiles(broker, tmp_path, "killed", 4)
     files.grow(100)
-    with run_workers(broker.bootstrap, tmp_path, 2) as (first, second):
+    with run_workers(broker.bootstrap, tmp_path, "killed-workers", 2) as (first, second):
         for name, file in files.files.items():
             first.create_source(name, file)
-        wait_for_owners(second, files, (first, 2), (second, 2))
+        wait_until_shared(files, first, second)
         files.wait_until_read()
         first.kill()
         files.grow(100)
         files.wait_until_read()
-        wait_for_owners(second, files, (second, 4))
+        wait_until_shared(files, second)
     files.check()
 
 
@@ -68,22 +70,22 @@ def test_one_worker_is_killed_and_one_is_paused_beyond_its_session(broker: Local
     wakes it writes nothing any more, joins again and gets its share."""
     files = GrowingFiles(broker, tmp_path, "paused", 20)
     files.grow(50)
-    with run_workers(broker.bootstrap, tmp_path, 3) as (first, second, third):
+    with run_workers(broker.bootstrap, tmp_path, "paused-workers", 3) as (first, second, third):
         for name, file in files.files.items():
             first.create_source(name, file)
-        wait_for_owners(third, files, (first, 7), (second, 7))
+        wait_until_shared(files, first, second, third)
         files.grow(50)
         first.kill()
         files.grow(50)
-        wait_for_owners(third, files, (second, 10), (third, 10))
+        wait_until_shared(files, second, third)
         files.wait_until_read()
         files.grow(50)
         second.signal(signal.SIGSTOP)
-        wait_for_owners(third, files, (third, 20))
+        wait_until_shared(files, third)
         files.grow(50)
         second.signal(signal.SIGCONT)
         files.grow(50)
-        wait_for_owners(third, files, (second, 10), (third, 10))
+        wait_until_shared(files, second, third)
         files.wait_until_read()
         files.grow(50)
         files.wait_until_read()

@@ -14,31 +14,29 @@ from typing import Any
 
 from tests.patience import PATIENCE_S
 
-GROUP = "processes"
 SESSION_MS = 6_000
 SETTINGS = {
-    "group.id": GROUP,
-    "config.storage.topic": "process-configs",
-    "offset.storage.topic": "process-offsets",
     "offset.storage.partitions": "5",
-    "status.storage.topic": "process-status",
     "session.timeout.ms": str(SESSION_MS),
     "heartbeat.interval.ms": "500",
     "key.converter": "org.apache.kafka.connect.storage.StringConverter",
     "value.converter": "org.apache.kafka.connect.storage.StringConverter",
     "listeners": "http://127.0.0.1:0",
+    "spark.master": "local[4]",
+    "spark.ui.enabled": "false",
 }
 
 
 class WorkerProcess:
     """In a process group of its own, so that its JVM and Python workers are killed and paused with it."""
 
-    def __init__(self, bootstrap: str, directory: Path, name: str) -> None:
-        settings = {"bootstrap.servers": bootstrap, **SETTINGS}
+    def __init__(self, bootstrap: str, directory: Path, group: str, name: str) -> None:
+        topics = {f"{kind}.storage.topic": f"{group}-{kind}s" for kind in ("config", "offset", "status")}
+        settings = {"bootstrap.servers": bootstrap, "group.id": group, **topics, **SETTINGS}
         file = directory / f"{name}.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
         self.log = directory / f"{name}.log"
-        command = [sys.executable, "-m", "tests.connect.worker_process", str(file)]
+        command = [sys.executable, "-m", "ottla", "connect", "up", str(file)]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
@@ -49,7 +47,7 @@ class WorkerProcess:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, self.log.read_text()
-        self.port = int(line)
+        self.port = int(line.rpartition(":")[2])
         wait_until(lambda: self.ask("GET", "/health")[0] == 200)
 
     @property
@@ -98,8 +96,9 @@ class WorkerProcess:
 
 
 @contextmanager
-def run_workers(bootstrap: str, directory: Path, count: int) -> Iterator[list[WorkerProcess]]:
-    workers = [WorkerProcess(bootstrap, directory, f"worker-{number}") for number in range(count)]
+def run_workers(bootstrap: str, directory: Path, group: str, count: int) -> Iterator[list[WorkerProcess]]:
+    """Each test has a group of its own, and topics that are named after it."""
+    workers = [WorkerProcess(bootstrap, directory, group, f"worker-{number}") for number in range(count)]
     try:
         for worker in workers:
             worker.wait_until_ready()

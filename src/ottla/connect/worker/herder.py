@@ -43,12 +43,6 @@ class AlreadyExists(HerderError):
     status = 409
 
 
-class RebalanceInProgress(HerderError):
-    """The worker is not ready: it has not yet read the config topic, or not yet joined its group."""
-
-    status = 409
-
-
 @dataclass(frozen=True)
 class TaskId:
     connector: str
@@ -123,8 +117,8 @@ class Health:
 
 
 class Herder(Protocol):
-    """Each method raises NotFound if the connector or task does not exist, and RebalanceInProgress before the worker is
-    ready. `config` has the entry `name`; a configuration that is not valid raises BadRequest."""
+    """Each method raises NotFound if the connector or task does not exist, and KafkaError or Unreachable if the Kafka
+    cluster does not answer. A configuration that is not valid raises BadRequest."""
 
     def list_connectors(self) -> Sequence[str]: ...
 

@@ -21,7 +21,6 @@ from ottla.connect.worker.herder import (
     LoggerLevel,
     NotFound,
     Plugins,
-    RebalanceInProgress,
     TaskId,
     TaskInfo,
     TaskStatus,
@@ -239,8 +238,6 @@ class WorkerHerder:
 
     @property
     def _state(self) -> ConfigState:
-        if not self._worker.is_ready:
-            raise RebalanceInProgress(self._worker.trouble or "The worker is starting; try again in a moment")
         return self._worker.configs.state
 
     def _change(self, decide: Callable[[ConfigState], Changes]) -> None:

@@ -104,7 +104,8 @@ class Membership:
         """Leave the group and wait for the end of the thread. The worker's connectors have stopped before."""
         self._is_stopping = True
         self._event.set()
-        self._thread.join()
+        if self._thread.ident is not None:  # it was started
+            self._thread.join()
         self._client.close()
 
     @property

@@ -75,7 +75,7 @@ _WITHOUT_EFFECT: Final = {
     "inter.worker.signature.algorithm": "workers send each other no requests",
     "inter.worker.verification.algorithms": "workers send each other no requests",
     "rest.extension.classes": "extensions are Java classes",
-    "metric.reporters": "metrics are on the page /metrics of the REST server",
+    "metric.reporters": "reporters are Java classes",
 }
 _PREFIXES: Final = (
     "producer.",

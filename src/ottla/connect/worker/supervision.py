@@ -81,10 +81,6 @@ class Supervisor:
         """The connectors that have a run here, also those that are stopping."""
         return frozenset([*self._runs])
 
-    @property
-    def counters(self) -> dict[str, Mapping[str, float]]:
-        return {name: each.run.counters for name, each in [*self._runs.items()]}
-
     def supervise(self, wanted: Mapping[str, Wanted], confirmed_s: float) -> None:
         """`confirmed_s` is the last time at which the worker was sure that what is assigned to it is its own."""
         self._take_reports()

@@ -107,7 +107,8 @@ class Worker:
         """Stop the runs, then leave the group, so that others take over at once."""
         self._is_stopping = True
         self._event.set()
-        self._thread.join()
+        if self._thread.ident is not None:  # it was started
+            self._thread.join()
         self.group.stop()
         self.configs.close()
         self.statuses.close()
