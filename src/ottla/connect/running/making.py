@@ -20,7 +20,7 @@ from ottla.connect.settings.connectors import SINK_SETTINGS, SOURCE_SETTINGS
 from ottla.connect.settings.definition import Settings
 from ottla.connect.settings.parsing import parse
 from ottla.connect.worker.runs import ConnectorSpec
-from pyspark_ottla.options import parse_record_shape
+from pyspark_ottla.options import RecordShape, parse_record_shape
 
 DRIVER_PATIENCE_MS: Final = 5_000
 """How long one request of the driver is tried. Then the driver looks whether it shall stop, and tries again."""
@@ -109,7 +109,7 @@ class RunConfig:
             ErrorPolicy.of(self.values),
             self.make_client("producer"),
             self._read_shape(),
-            read_topic_groups(self.values),
+            read_topic_groups(self.values) if self._may_create_topics else [],
             self.offsets_topic,
             self.transaction_timeout_ms,
         )
@@ -128,7 +128,12 @@ class RunConfig:
             self.transaction_timeout_ms,
         )
 
-    def _read_shape(self) -> Any:
+    @property
+    def _may_create_topics(self) -> bool:
+        """topic.creation.enable of the worker."""
+        return self.spec.worker.get("topic.creation.enable", "true").strip().lower() != "false"
+
+    def _read_shape(self) -> RecordShape:
         try:
             return parse_record_shape(self.find_client_settings("producer"))
         except ValueError as error:

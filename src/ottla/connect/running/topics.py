@@ -69,11 +69,15 @@ def _number(prefix: str, given: Mapping[str, str], name: str, default: int) -> i
 
 
 def count_or_create(client: Client, topic: str, groups: Sequence[TopicGroup]) -> int:
-    """How many partitions a topic has. It is created if it does not exist."""
+    """How many partitions a topic has. It is created if it does not exist and belongs to a group.
+
+    Raises UnknownTopic if it belongs to none: the task tries again until somebody has created the topic.
+    """
     found = client.count_partitions(pattern=re.escape(topic))
     if topic not in found:
-        group = next(each for each in groups if each.has(topic))
-        create_topic(client, topic, group)
+        group = next((each for each in groups if each.has(topic)), None)
+        if group is not None:
+            create_topic(client, topic, group)
         found = client.count_partitions([topic])
     return found[topic]
 

@@ -2,8 +2,10 @@
 
 import pytest
 
+from ottla.client.client import Client, UnknownTopic
 from ottla.connect.errors import BadConfig
-from ottla.connect.running.topics import TopicGroup, read_topic_groups
+from ottla.connect.running.topics import TopicGroup, count_or_create, read_topic_groups
+from ottla.testing import LocalBroker
 
 
 def test_groups_come_first_and_the_default_fills_in() -> None:
@@ -30,3 +32,13 @@ def test_without_settings_the_broker_decides() -> None:
     assert read_topic_groups({}) == [TopicGroup([".*"], [], -1, -1, {})]
     with pytest.raises(BadConfig, match="partitions"):
         read_topic_groups({"topic.creation.default.partitions": "many"})
+
+
+def test_a_topic_is_created_only_if_a_group_has_it(ottla_broker: LocalBroker) -> None:
+    """Without groups, as with topic.creation.enable=false, the topic has to be there."""
+    client = Client({"bootstrap.servers": ottla_broker.bootstrap})
+    assert count_or_create(client, "made", [TopicGroup(partitions=3)]) == 3
+    assert count_or_create(client, "made", []) == 3
+    with pytest.raises(UnknownTopic):
+        count_or_create(client, "absent", [])
+    client.close()
