@@ -11,9 +11,10 @@ import ottla
 from ottla.client.client import LATEST, READ_COMMITTED, Client
 from ottla.client.groups import fetch_offsets
 from ottla.streams.app import App
-from ottla.testing import LocalBroker, LocalCluster
+from ottla.testing import LocalBroker
 from ottla.topic_partition import TopicPartition
 from tests.patience import PATIENCE_S
+from tests.spark.topics import Broker
 
 
 def make_app(broker: LocalBroker, directory: Path, name: str, **options: Any) -> App:
@@ -41,7 +42,7 @@ def wait_until(condition: Callable[[], bool], app: App | None = None) -> None:
         time.sleep(0.02)
 
 
-def wait_for_lag_zero(broker: LocalBroker, app: App, topics: Sequence[str]) -> None:
+def wait_for_lag_zero(broker: Broker, app: App, topics: Sequence[str]) -> None:
     """Wait until the app's group has committed everything that is in these topics."""
     client = Client({"bootstrap.servers": broker.bootstrap})
     try:
@@ -60,7 +61,7 @@ def is_read(client: Client, group: str, topics: Sequence[str]) -> bool:
     return all(where in committed and committed[where].offset >= end for where, end in ahead.items())
 
 
-def read_records(broker: LocalBroker | LocalCluster, topic: str) -> list[dict[str, Any]]:
+def read_records(broker: Broker, topic: str) -> list[dict[str, Any]]:
     """The committed records of a topic, partition by partition."""
     columns = ("key", "value", "partition", "offset", "timestamp", "headers")
     reading = ottla.read(topic, bootstrap=broker.bootstrap, isolation="read_committed", columns=columns)
@@ -68,7 +69,7 @@ def read_records(broker: LocalBroker | LocalCluster, topic: str) -> list[dict[st
     return rows
 
 
-def read_table(broker: LocalBroker | LocalCluster, topic: str) -> Mapping[str, Any]:
+def read_table(broker: Broker, topic: str) -> Mapping[str, Any]:
     """The newest value of each key: text keys, JSON values."""
     found: dict[str, Any] = {}
     for record in read_records(broker, topic):
