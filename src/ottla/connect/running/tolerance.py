@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from ottla.client.backoff import Backoff
 from ottla.client.client import Client
 from ottla.connect.errors import ConnectError, RetriableError
+from ottla.connect.transforms.chain import TransformError
 
 T = TypeVar("T")
 
@@ -91,7 +92,9 @@ class RecordFailure(Exception):
         super().__init__(str(cause))
         self.stage = stage
         self.operator = operator
-        """The class that has failed."""
+        """The class that has failed. Of a chain of transformations, the one that did."""
+        if isinstance(cause, TransformError):
+            self.operator = cause.class_name
         self.cause = cause
 
 

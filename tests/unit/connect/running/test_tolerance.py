@@ -12,6 +12,7 @@ from ottla.connect.running.tolerance import (
     Original,
     RecordFailure,
 )
+from ottla.connect.transforms.chain import TransformError
 
 ORIGINAL = Original("t", 1, 17, 5_000, b"k", b"v", [("h", b"1")])
 
@@ -38,6 +39,11 @@ def test_without_tolerance_the_first_line_says_which_record() -> None:
     ):
         handler.handle(failure, ORIGINAL)
     assert handler.counts == {"total-record-failures": 1}
+
+
+def test_a_failed_transformation_is_named() -> None:
+    failure = catch(make_handler(), TransformError("bad", "org.apache.kafka.connect.transforms.Cast$Value"))
+    assert failure.operator == "org.apache.kafka.connect.transforms.Cast$Value"
 
 
 def test_a_dead_letter_has_the_record_and_kafkas_headers() -> None:
