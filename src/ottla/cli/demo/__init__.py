@@ -9,7 +9,7 @@ afterwards, so that the user can try commands; otherwise the demo ends by itself
     books.py          the results that the pipeline must have, computed by a simple model
     topics.py         names of topics and groups
     traffic.py        sends the events
-    pipeline.py       the Spark job, which runs as a separate program
+    pipeline.py       the Streams app, which runs as a separate program
     results.py        reads the results
     screen.py         shows the progress
     advice.py         commands to try next
@@ -35,7 +35,6 @@ from ottla.cli.demo import children
 from ottla.cli.demo.advice import after_the_exchange, after_the_story
 from ottla.cli.demo.broker_only import exchange_records
 from ottla.cli.demo.exchange import Exchange
-from ottla.cli.demo.shop import ORDER_SHARE
 from ottla.cli.demo.story import Story
 from ottla.cli.demo.topics import create_topics
 from ottla.cli.interruption import Interrupted, Interruption
@@ -44,8 +43,6 @@ from ottla.cli.numbers import INT32_MAX, int_between, parse_seconds
 SECONDS = 20.0
 EXCHANGE_SECONDS = 5.0
 RATE = 10_000
-BATCH_MINUTES = 10
-"""How many minutes of the shop's time a batch of orders may span: fewer than the pipeline's watermark allows."""
 GLANCE_S = 0.2
 
 
@@ -112,20 +109,22 @@ def _show_broker(options: argparse.Namespace, directory: str, interruption: Inte
 
 
 def _show_pipeline(options: argparse.Namespace, directory: str, interruption: Interruption) -> int:
-    data, checkpoints = os.path.join(directory, "broker"), os.path.join(directory, "checkpoints")
+    data, state = os.path.join(directory, "broker"), os.path.join(directory, "state")
     log = Path(directory) / "pipeline.log"
     with children.broker(data, interruption) as (broker, address):
         client = CommandClient(argparse.Namespace(bootstrap=address, client_settings=[]))
         with interruption.raising():
             create_topics(client)
-        batch_orders = max(int(options.rate * ORDER_SHARE) * BATCH_MINUTES, 1)  # a second is a minute in the shop
-        with children.pipeline([address, checkpoints, str(batch_orders)], log, interruption) as pipeline:
+        with children.pipeline([address, state], log, interruption) as pipeline:
             with interruption.raising():
                 story = Story(client, pipeline, interruption, options.rate)
                 status = _verdict(story.run(options.seconds or SECONDS), story.summary)
+                print("  The best minute of the shop, asked of the running app:\n")
+                url, row = story.ask_for_a_minute()
+                print(f"  curl '{url}'\n  {row}\n", flush=True)
                 story.close()
             if _is_interactive():
-                print(after_the_story(address, story.now_ms), flush=True)
+                print(after_the_story(address, story.address, story.now_ms), flush=True)
                 while interruption.number is None:
                     _check(broker)
                     pipeline.read_messages()

@@ -4,29 +4,31 @@ from collections.abc import Mapping
 
 from ottla.cli.demo.exchange import TOPIC
 from ottla.cli.demo.shop import order_text
-from ottla.cli.demo.topics import ORDERS, REVENUE, REVENUE_GROUP, SALES
+from ottla.cli.demo.topics import APP, ORDERS, REVENUE, SALES
 
 QUERY = f"select country, count(*) as orders, sum(cents) / 100 as revenue from {SALES} group by country"
 
 
-def after_the_story(address: str, now_ms: int) -> str:
-    """`now_ms` is the time in the shop, for an order that still counts."""
+def after_the_story(address: str, queries: str, now_ms: int) -> str:
+    """`queries` is the address of the app's pages, and `now_ms` the time in the shop."""
     ottla = f".venv/bin/ottla {{}} -b {address}"
     order = order_text(1_000_000, "c001", "books", 1_000_000, now_ms)
     tries = {
         ottla.format("topic list"): "what is there",
         ottla.format(f"consume {REVENUE} --last 5 --format key-value"): "the newest results",
         ottla.format(f"consume {SALES} --follow"): "leave it running, and",
-        f"echo '{order}' | {ottla.format(f'produce {ORDERS}')}": "order something",
-        ottla.format(f"group describe {REVENUE_GROUP}"): "how far the pipeline is",
-        ottla.format("sink list"): "what it has written, batch by batch",
+        f"echo '{order}' | {ottla.format(f'produce {ORDERS} -k c001')}": "order something, which counts in this minute",
+        ottla.format(f"stream query {APP} {REVENUE} books --limit 3"): "ask the app for rows",
+        f"curl '{queries}/stores/{REVENUE}?limit=3'": "the same over HTTP; also /stores, /progress, /metrics",
+        ottla.format(f"stream describe {APP}"): "what the app does, and where",
+        ottla.format(f"group describe {APP}"): "how far it is",
         ottla.format(f'sql "{QUERY}" --value-format json'): "a topic is a table",
     }
     return f"""Broker and pipeline are still up, on {address}. From another terminal, for example:
 
 {_table(tries)}
 
-The pipeline is src/ottla/cli/demo/pipeline.py; docs/spark.md and docs/examples.md have more.
+The pipeline is src/ottla/cli/demo/pipeline.py; docs/streams.md and docs/examples.md have more.
 
 Ctrl-C stops the demo and deletes its data."""
 

@@ -49,7 +49,7 @@ def broker(directory: str, interruption: Interruption) -> Iterator[tuple[subproc
 
 
 class PipelineProcess:
-    """The process of `ottla.cli.demo.pipeline`: its messages, and commands to it. Spark logs to a file."""
+    """The process of `ottla.cli.demo.pipeline`: its messages. Spark logs to a file."""
 
     def __init__(self, child: subprocess.Popen[bytes], log: Path) -> None:
         self._child = child
@@ -75,12 +75,8 @@ class PipelineProcess:
             raise CommandError(f"demo: the pipeline ended: {self._last_words()}")
         return messages
 
-    def finish(self) -> None:
-        """Asks the pipeline to process all records in its topics. It sends a message when it has finished."""
-        self._send_line(b"finish\n")
-
     def stop(self, interruption: Interruption) -> None:
-        """Close its input, so that it stops its queries and Spark. While it is starting it does not read its input, and
+        """Close its input, so that it stops its app and Spark. While it is starting it does not read its input, and
         after Ctrl-C stopping takes too long: then it gets a signal."""
         with suppress(BrokenPipeError):
             self._input.close()
@@ -89,11 +85,6 @@ class PipelineProcess:
                 os.killpg(self._child.pid, signal.SIGTERM)
         _end(self._child, PIPELINE_STOP_S, interruption)
         self.output.close()
-
-    def _send_line(self, line: bytes) -> None:
-        with suppress(BrokenPipeError):  # the pipeline has ended, which `read_messages` reports
-            self._input.write(line)
-            self._input.flush()
 
     def _last_words(self) -> str:
         lines = [line for line in self._log.read_text(errors="replace").splitlines() if line.strip()]

@@ -1,14 +1,17 @@
 """Reads the results of the pipeline as any read_committed consumer does: while it runs, and once more at the end."""
 
+from urllib.request import urlopen
+
 from ottla.cli.client import CommandClient, explain
 from ottla.cli.command_error import CommandError
 from ottla.cli.demo.books import Tally, tally_of
-from ottla.cli.demo.topics import GROUPS, RESULTS, REVENUE, places
+from ottla.cli.demo.topics import APP, RESULTS, REVENUE, places
 from ottla.cli.group_description import fetch_committed_offsets, list_end_offsets
 from ottla.cli.offset_ranges import OffsetRange
 from ottla.cli.topic_reader import TopicReader
 
 ROWS_MAX = 5_000
+HTTP_S = 30.0
 
 
 class LiveResults:
@@ -50,12 +53,28 @@ def committed_values(client: CommandClient, topic: str) -> list[bytes]:
     return values
 
 
-def lags(client: CommandClient) -> dict[str, int]:
-    """The lag of each group of the pipeline, as `ottla group describe` shows it."""
-    found = {}
-    for group, topics in GROUPS.items():
-        committed = fetch_committed_offsets(client, group)
-        ends = list_end_offsets(client, places(topics))
-        read = {place: committed[place].offset if place in committed else 0 for place in ends}
-        found[group] = sum(max(end - read[place], 0) for place, end in ends.items())
+def lags(client: CommandClient, topics: tuple[str, ...]) -> dict[str, int]:
+    """How many records of each topic the pipeline has not read, as `ottla group describe` shows it."""
+    committed = fetch_committed_offsets(client, APP)
+    found = dict.fromkeys(topics, 0)
+    for place, end in list_end_offsets(client, places(topics)).items():
+        read = committed[place].offset if place in committed else 0
+        found[place.topic] += max(end - read, 0)
     return found
+
+
+def query_minutes(address: str) -> dict[tuple[int, str], Tally]:
+    """Every minute of the store `revenue`, asked for over HTTP."""
+    from ottla.streams.queries import Query
+
+    return {
+        (int(row["window_start"].timestamp() * 1000), row["category"]): Tally(row["orders"], row["cents"], row["views"])
+        for row in Query(address, REVENUE).all()
+    }
+
+
+def get_minute(address: str, category: str, minute_ms: int) -> tuple[str, str]:
+    """The address of one row of the store `revenue`, and what a GET request for it returns."""
+    url = f"{address}/stores/{REVENUE}/{category}?window={minute_ms}"
+    with urlopen(url, timeout=HTTP_S) as answer:
+        return url, answer.read().decode()

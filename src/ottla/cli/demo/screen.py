@@ -42,8 +42,6 @@ class Figures:
     elapsed_s: float = 0.0
     now_ms: int = 0
     """The shop's own clock."""
-    watermark_ms: int = 0
-    """The watermark of the pipeline; 0 while it has none."""
     arrivals: Mapping[str, int] = field(default_factory=dict)
     arriving: float = 0.0
     rows: Mapping[str, int] = field(default_factory=dict)
@@ -103,8 +101,7 @@ def line(figures: Figures) -> str:
 
 
 def page(figures: Figures) -> list[str]:
-    watermark = clock(figures.watermark_ms) if figures.watermark_ms else "none yet"
-    times = f", {clock(figures.now_ms)} in the shop, watermark {watermark}" if figures.now_ms else ""
+    times = f", {clock(figures.now_ms)} in the shop" if figures.now_ms else ""
     return [
         f"{figures.phase}   {figures.elapsed_s:.0f} s{times}",
         "",

@@ -18,8 +18,10 @@ ORDER_SHARE = 0.4
 BROKEN_SHARE = 0.005
 DELAYED_SHARE = 0.02
 DELAY_MAX_MS = 2 * MINUTE_MS
-STRAGGLER_DELAY_MS = 10 * MINUTE_MS
-"""How far a late order's time lies behind the watermark of the pipeline."""
+GRACE_MINUTES = 15
+"""How long after its end the pipeline still counts orders of a minute."""
+TOO_LATE_MS = (GRACE_MINUTES + 10) * MINUTE_MS
+"""How far behind an earlier order of the same customer one is whose minute is certainly closed."""
 OPENING_MS = 1_767_603_600_000  # Monday, 5 January 2026, 09:00 UTC
 
 NOT_JSON = "not JSON"
@@ -31,6 +33,8 @@ class Event(NamedTuple):
     topic: str
     key: str
     value: str | None
+    at_ms: int
+    """The time of the record."""
 
 
 class Shop:
@@ -41,6 +45,8 @@ class Shop:
         self.orders = self.page_views = self.delayed = self.stragglers = 0
         self._countries: dict[str, str] = {}
         """The newest record of each customer who has not been deleted."""
+        self._ordered_ms: dict[str, int] = {}
+        """The time of each customer's first order."""
 
     @property
     def now_ms(self) -> int:
@@ -48,17 +54,18 @@ class Shop:
         return OPENING_MS + int((self.orders + self.page_views) * self._step_ms)
 
     def customers(self) -> list[Event]:
-        """The table of customers as a log of changes: some move, and some leave."""
+        """The table of customers as a log of changes, from the day before: some move, and some leave."""
         events = []
+        at_ms = OPENING_MS - 24 * 60 * MINUTE_MS
         for number in range(CUSTOMER_COUNT):
             customer = f"c{number:03}"
             for _ in range(self._random.randint(1, 3)):
                 country = self._random.choice(COUNTRIES)
                 self._countries[customer] = country
-                events.append(Event(CUSTOMERS, customer, f'{{"customer":"{customer}","country":"{country}"}}'))
+                events.append(Event(CUSTOMERS, customer, f'{{"customer":"{customer}","country":"{country}"}}', at_ms))
             if self._random.random() < 0.05:
                 del self._countries[customer]
-                events.append(Event(CUSTOMERS, customer, None))
+                events.append(Event(CUSTOMERS, customer, None, at_ms))
         return events
 
     def event(self) -> Event:
@@ -70,12 +77,23 @@ class Shop:
             self.delayed += 1
         if random.random() >= ORDER_SHARE:
             return self._page_view(at_ms)
-        return self._broken_order(at_ms) if random.random() < BROKEN_SHARE else self._order(at_ms)
+        customer = self._customer()
+        if random.random() < BROKEN_SHARE:
+            return self._broken_order(customer, at_ms)
+        self._ordered_ms.setdefault(customer, at_ms)
+        return self._order(customer, at_ms)
 
-    def straggler(self, watermark_ms: int) -> Event:
-        """An order that arrives after its minute was closed: it is sold, but counts in no minute's revenue."""
+    def straggler(self) -> Event | None:
+        """An order that arrives after its minute was closed: it is sold, but counts in no minute's revenue.
+
+        A pipeline tells the time by what it has read from a partition, where orders of one customer follow each other.
+        So it is the order of somebody who has ordered before. None if nobody has.
+        """
+        if not self._ordered_ms:
+            return None
         self.stragglers += 1
-        return self._order(watermark_ms - STRAGGLER_DELAY_MS, counted=False)
+        customer, ordered_ms = self._random.choice([*self._ordered_ms.items()])
+        return self._order(customer, ordered_ms - TOO_LATE_MS, counted=False)
 
     def _page_view(self, at_ms: int) -> Event:
         self.page_views += 1
@@ -84,26 +102,24 @@ class Shop:
         self.books.page_viewed(at_ms, category)
         page = f"/{category}/{self._random.randrange(40)}"
         value = f'{{"page":"{page}","category":"{category}","customer":"{customer}","at":"{iso_time(at_ms)}"}}'
-        return Event(PAGE_VIEWS, customer, value)
+        return Event(PAGE_VIEWS, customer, value, at_ms)
 
-    def _order(self, at_ms: int, *, counted: bool = True) -> Event:
+    def _order(self, customer: str, at_ms: int, *, counted: bool = True) -> Event:
         self.orders += 1
         category = CATEGORIES[int(self._random.random() * len(CATEGORIES))]
-        customer = self._customer()
         cents = self._random.randrange(199, 9_999)
         country = self._countries.get(customer, GUEST)
         self.books.sold(self.orders, Sale(category, country, cents), at_ms, counted=counted)
-        return Event(ORDERS, customer, order_text(self.orders, customer, category, cents, at_ms))
+        return Event(ORDERS, customer, order_text(self.orders, customer, category, cents, at_ms), at_ms)
 
-    def _broken_order(self, at_ms: int) -> Event:
+    def _broken_order(self, customer: str, at_ms: int) -> Event:
         """An order that cannot be read: cut off in the middle, without a price, or with an impossible price."""
         self.orders += 1
-        customer = self._customer()
         whole = order_text(self.orders, customer, "books", 0, at_ms)
         reason = (NOT_JSON, INCOMPLETE, NO_AMOUNT)[self._random.randrange(3)]
         texts = {NOT_JSON: whole[: len(whole) // 2], INCOMPLETE: whole.replace('"cents":0,', ""), NO_AMOUNT: whole}
         self.books.rejected(texts[reason], reason)
-        return Event(ORDERS, customer, texts[reason])
+        return Event(ORDERS, customer, texts[reason], at_ms)
 
     def _customer(self) -> str:
         """A customer number. A few of them belong to no customer; those order as guests."""

@@ -1,17 +1,16 @@
 """The demo with Spark, from the first customer to the verdict: sends events, watches results, compares them."""
 
 import time
-from datetime import datetime
 from random import Random
 from typing import Any
 
 from ottla.cli.client import CommandClient
 from ottla.cli.command_error import CommandError
 from ottla.cli.demo.children import PipelineProcess
-from ottla.cli.demo.results import LiveResults, committed_values, lags
+from ottla.cli.demo.results import LiveResults, committed_values, get_minute, lags, query_minutes
 from ottla.cli.demo.screen import Figures, Rate, Screen
 from ottla.cli.demo.shop import Shop
-from ottla.cli.demo.topics import REJECTED, REVENUE, SALES
+from ottla.cli.demo.topics import EXCHANGE, REJECTED, REVENUE, SALES, SOURCES
 from ottla.cli.demo.traffic import Traffic
 from ottla.cli.interruption import Interruption
 
@@ -41,6 +40,8 @@ class Story:
         self._started_s = self._looked_s = time.monotonic()
         self._step = ""
         """What the pipeline is doing while it starts."""
+        self.address = ""
+        """Where the pipeline answers queries, once it is ready."""
 
     def run(self, seconds: float) -> list[str]:
         """Returns what is wrong with the results, an empty list if they are right. CommandError: they are not known."""
@@ -50,10 +51,8 @@ class Story:
         while self._elapsed_s < seconds:
             self._traffic.turn(self._elapsed_s)
             self._turn(OPEN)
+        self._traffic.send_straggler()  # one at least, however short the day was
         self._finish()
-        if self._figures.watermark_ms:  # one last order, certainly too late
-            self._traffic.send_straggler(self._figures.watermark_ms)
-            self._finish()
         self._results.turn(LAST_ROWS_S)
         self._look()
         self._screen.leave(self._figures)
@@ -81,10 +80,16 @@ class Story:
         return time.monotonic() - self._started_s
 
     def _finish(self) -> None:
-        """Waits until the results contain everything that was sent."""
+        """Waits until the results contain everything that was sent: the pipeline has read its sources, and then what
+        it has sent to itself."""
         self._traffic.flush()
-        self._pipeline.finish()
-        self._wait_for("finished", FINISHING)
+        for topics in (SOURCES, (EXCHANGE,)):
+            deadline_s = time.monotonic() + PATIENCE_S
+            while any(lags(self._client, topics).values()):
+                if self._turn(FINISHING):
+                    deadline_s = time.monotonic() + PATIENCE_S
+                elif time.monotonic() > deadline_s:
+                    raise CommandError(f"demo: the pipeline does not finish, and was silent for {PATIENCE_S:.0f} s")
 
     def _wait_for(self, word: str, phase: str) -> None:
         deadline_s = time.monotonic() + PATIENCE_S
@@ -108,8 +113,8 @@ class Story:
         if now_s - self._looked_s >= LOOK_S:
             self._looked_s = now_s
             self._look()
-            if phase == OPEN and self._figures.watermark_ms:
-                self._traffic.send_straggler(self._figures.watermark_ms)
+            if phase == OPEN:
+                self._traffic.send_straggler()
         self._figures.phase = f"{phase}: {self._step}" if phase == STARTING and self._step else phase
         self._figures.elapsed_s = self._elapsed_s
         self._screen.show(self._figures, now_s)
@@ -119,9 +124,7 @@ class Story:
         self._step = message.get("step", self._step)
         if "query" in message:
             self._figures.batches_ms[message["query"]] = message["ms"]
-        if message.get("watermark") is not None:
-            watermark = datetime.fromisoformat(message["watermark"])
-            self._figures.watermark_ms = max(self._figures.watermark_ms, int(watermark.timestamp() * 1000))
+        self.address = message.get("address", self.address)
 
     def _look(self) -> None:
         """Update the counts and lags."""
@@ -137,12 +140,22 @@ class Story:
             "too late": shop.stragglers,
             "bad": sum(shop.books.rejects.values()),
         }
-        figures.lags = lags(self._client)
+        figures.lags = lags(self._client, SOURCES)
 
     def _complaints(self) -> list[str]:
-        """How the results, read again from the beginning, differ from the books."""
-        return self._shop.books.complaints(
+        """How the results, read again from the beginning, and the answers over HTTP differ from the books."""
+        books = self._shop.books
+        found = books.complaints(
             committed_values(self._client, SALES),
             committed_values(self._client, REVENUE),
             committed_values(self._client, REJECTED),
         )
+        if not found and query_minutes(self.address) != books.minutes:
+            found.append("the store answers over HTTP with other minutes than the topic has")
+        return found
+
+    def ask_for_a_minute(self) -> tuple[str, str]:
+        """The address of a row of the store, and what a GET request for it returns: the minute with most money."""
+        minutes = self._shop.books.minutes
+        minute_ms, category = max(minutes, key=lambda each: minutes[each].cents)
+        return get_minute(self.address, category, minute_ms)

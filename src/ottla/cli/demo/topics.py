@@ -1,4 +1,4 @@
-"""The demo's topics and consumer groups, by name, and how the topics are made."""
+"""The demo's topics by name, the app that reads them, and how the topics are made."""
 
 from collections.abc import Mapping
 
@@ -13,21 +13,24 @@ REVENUE = "revenue"
 REJECTED = "orders-rejected"
 RESULTS = (SALES, REVENUE, REJECTED)
 
-SALES_GROUP = "shop-sales"
-REVENUE_GROUP = "shop-revenue"
-GROUPS = {SALES_GROUP: (ORDERS,), REVENUE_GROUP: (SALES, PAGE_VIEWS)}
-"""Each group, and the topics that it reads."""
+APP = "shop"
+"""The pipeline, and its consumer group."""
+SOURCES = (CUSTOMERS, ORDERS, PAGE_VIEWS)
+EXCHANGE = f"{APP}-{REVENUE}-repartition"
+"""On the way from the partitions of customers to those of categories. The app creates it."""
 
 PARTITIONS = 3
 COMPACTED = {"cleanup.policy": "compact"}
+KEPT = {"retention.ms": "-1"}
+"""The records of the demo are of a day in January, and would be deleted soon."""
 SETTINGS: Mapping[str, Mapping[str, str]] = {CUSTOMERS: COMPACTED, REVENUE: COMPACTED}
 
 
 def create_topics(client: CommandClient) -> None:
     from confluent_kafka.cimpl import NewTopic
 
-    names = (CUSTOMERS, ORDERS, PAGE_VIEWS, *RESULTS)
-    topics = [NewTopic(name, num_partitions=PARTITIONS, config=dict(SETTINGS.get(name, {}))) for name in names]
+    names = (*SOURCES, *RESULTS)
+    topics = [NewTopic(name, num_partitions=PARTITIONS, config=dict(SETTINGS.get(name, KEPT))) for name in names]
     for name, created in client.ask(client.admin.create_topics, topics).items():
         client.wait_for(created, f"topic {name!r}")
 

@@ -17,7 +17,9 @@ class Traffic:
     """A producer of the shop's events."""
 
     def __init__(self, client: CommandClient, shop: Shop, rate: int) -> None:
-        self._producer = client.create_producer({"linger.ms": 20, "compression.type": "lz4", "acks": "all"})
+        self._producer = client.create_producer(
+            {"linger.ms": 20, "compression.type": "lz4", "acks": "all", "partitioner": "murmur2_random"}
+        )
         self._shop = shop
         self._rate = rate
         self._failure = ""
@@ -36,8 +38,10 @@ class Traffic:
         self._producer.poll(0)
         self._check()
 
-    def send_straggler(self, watermark_ms: int) -> None:
-        self._send(self._shop.straggler(watermark_ms))
+    def send_straggler(self) -> None:
+        """An order that is too late, if there was an order before."""
+        if event := self._shop.straggler():
+            self._send(event)
 
     def flush(self) -> None:
         """Wait until every record is acknowledged."""
@@ -48,7 +52,9 @@ class Traffic:
     def _send(self, event: Event) -> None:
         while True:
             try:
-                self._producer.produce(event.topic, event.value, event.key, on_delivery=self._delivered)
+                self._producer.produce(
+                    event.topic, event.value, event.key, on_delivery=self._delivered, timestamp=event.at_ms
+                )
                 return
             except BufferError:  # the client's queue is full: the broker sets the pace
                 self._producer.poll(0.1)

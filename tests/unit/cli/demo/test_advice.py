@@ -13,7 +13,9 @@ from ottla.cli.demo.shop import OPENING_MS
 COMMAND = re.compile(r"\.venv/bin/ottla (.*)$", re.MULTILINE)
 
 
-@pytest.mark.parametrize("text", [after_the_story("localhost:1", OPENING_MS), after_the_exchange("localhost:1")])
+@pytest.mark.parametrize(
+    "text", [after_the_story("localhost:1", "http://localhost:2", OPENING_MS), after_the_exchange("localhost:1")]
+)
 def test_the_suggested_commands_exist(text: str) -> None:
     # All except `up` name the broker. The parser would end with an error for a wrong command.
     commands = [shlex.split(command) for command in COMMAND.findall(text)]
@@ -24,7 +26,7 @@ def test_the_suggested_commands_exist(text: str) -> None:
 
 
 def test_the_suggested_order_is_valid() -> None:
-    # The order has the current time of the shop, so that the pipeline still counts it.
-    found = re.search(r"echo '(.*)' \|", after_the_story("localhost:1", OPENING_MS))
+    # The order is JSON, and has the current time of the shop.
+    found = re.search(r"echo '(.*)' \|", after_the_story("localhost:1", "http://localhost:2", OPENING_MS))
     assert found is not None
     assert json.loads(found[1])["at"] == "2026-01-05T09:00:00.000Z"
