@@ -205,6 +205,7 @@ class Process(Node):
     """The user's class, see `processors.py`."""
     outputs: Mapping[str, pa.Schema] = field(default_factory=dict)
     """Schemas of further outputs by name; `columns` is that of the main one."""
+    close_idle_ms: int | None = None
 
 
 @dataclass(frozen=True, eq=False)

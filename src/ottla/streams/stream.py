@@ -161,14 +161,22 @@ class Stream(Relation):
         self._topology.add_root(sink)
 
     def process(
-        self, processor: type[Processor], *, schema: Schema, name: str, outputs: Mapping[str, Schema] | None = None
+        self,
+        processor: type[Processor],
+        *,
+        schema: Schema,
+        name: str,
+        outputs: Mapping[str, Schema] | None = None,
+        close_idle: Duration | None = None,
     ) -> "Stream":
         """What a Processor of the user makes of the rows, key by key: rows with the columns of `schema`.
 
         `outputs` are the schemas of further outputs by name; `output(name)` of the result returns them. The key stays
-        as it is in all of them.
+        as it is in all of them. With `close_idle`, time passes for timers also while partitions have no records for so
+        long.
         """
         check_processor(processor)
+        idle_ms = None if close_idle is None else parse_duration_ms(close_idle, "process: close_idle")
         made = parse_schema("process", schema)
         columns = self._with_key("process", made)
         further = {
@@ -176,7 +184,16 @@ class Stream(Relation):
             for each, given in (outputs or {}).items()
         }
         name = self._topology.claim_name("process", name)
-        node = Process(name, (self.node,), columns, self.node.key, name=name, processor=processor, outputs=further)
+        node = Process(
+            name,
+            (self.node,),
+            columns,
+            self.node.key,
+            name=name,
+            processor=processor,
+            outputs=further,
+            close_idle_ms=idle_ms,
+        )
         self._topology.add_root(node)
         return self._with(node, made.names)
 

@@ -112,10 +112,17 @@ class Silence(Processor):
         self.rows.clear()
 
 
-def silence(node: Node) -> tuple[graph.Process, graph.Output]:
+def silence(node: Node, close_idle_ms: int | None = None) -> tuple[graph.Process, graph.Output]:
     columns = pa.schema([node.columns.field(name) for name in node.key] + [pa.field("total", pa.int64())])
     process = graph.Process(
-        "silence", (node,), columns, node.key, name="silence", processor=Silence, outputs={"zeros": columns}
+        "silence",
+        (node,),
+        columns,
+        node.key,
+        name="silence",
+        processor=Silence,
+        outputs={"zeros": columns},
+        close_idle_ms=close_idle_ms,
     )
     return process, graph.Output("zeros", (process,), columns, node.key, name="zeros")
 
@@ -137,3 +144,16 @@ def test_a_processor_behind_an_exchange(split: int | None) -> None:
         test.feed("in", [{"key": f"k{number}", "value": 7, "_timestamp": 9000} for number in range(30)])
         assert [(record["timestamp"], record["value"]["total"]) for record in test.read("out")] == [(3000, 30)]
         assert test.query("silence").all() == [{"value": 7, "rows": 30}]
+
+
+@pytest.mark.parametrize("close_idle_ms", [None, 100])
+def test_timers_fire_in_silence_only_with_close_idle(close_idle_ms: int | None) -> None:
+    """No record comes after the first one, and the clock goes on: behind an exchange the timer fires nevertheless."""
+    process, _ = silence(rekey(source("in"), "value"), close_idle_ms)
+    with TestDriver("app", [sink(process, "out")]) as test:
+        test.feed("in", [{"key": "k", "value": 1, "_timestamp": 1000}])
+        test.advance("50 milliseconds")
+        assert test.read("out") == []
+        test.advance("1 minute")
+        found = [(record["timestamp"], record["value"]["total"]) for record in test.read("out")]
+    assert found == ([] if close_idle_ms is None else [(2000, 1)])

@@ -46,7 +46,7 @@ def create_app(bootstrap: str, directory: str) -> App:
     customers = app.table(CUSTOMERS, key_column="customer", value="country STRING")
     orders = app.stream(ORDERS, key="string", key_column="customer", value="string").map(check_order, schema=CHECKED)
     invalid, valid = orders.branch(lambda row: row["reason"] is not None)
-    invalid.map(lambda row: pick(row, "customer", "reason", "record"), schema=REJECTION).to(REJECTED)
+    invalid.map(lambda row: pick(row, "reason", "record"), schema=REJECTION).to(REJECTED)
     sales = valid.join(customers, how="left").map(make_sale, schema=SALE)
     sales.to(SALES)
 
@@ -63,7 +63,7 @@ def create_app(bootstrap: str, directory: str) -> App:
 def check_order(row: Row) -> dict[str, Any]:
     """The fields of an order, or the reason why the record is none."""
     record = row["value"]
-    found = {"customer": row["customer"], "record": record}
+    found = {"record": record}
     try:
         order = json.loads(record or "")
     except ValueError:
@@ -76,11 +76,11 @@ def check_order(row: Row) -> dict[str, Any]:
 
 
 def make_sale(row: Row) -> dict[str, Any]:
-    return {**pick(row, "customer", "order", "category", "cents"), "country": row["country"] or GUEST}
+    return {**pick(row, "order", "category", "cents"), "country": row["country"] or GUEST}
 
 
 def count_sale(row: Row) -> dict[str, Any]:
-    return {**pick(row, "customer", "category", "cents"), "orders": 1, "views": 0}
+    return {**pick(row, "category", "cents"), "orders": 1, "views": 0}
 
 
 def pick(row: Row, *names: str) -> dict[str, Any]:

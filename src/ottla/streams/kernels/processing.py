@@ -55,12 +55,15 @@ class ProcessKernel:
         key: Sequence[str],
         columns: pa.Schema,
         outputs: Mapping[str, pa.Schema] | None = None,
+        *,
+        close_idle_ms: int | None = None,
     ) -> None:
         self.stores: Sequence[StoreSpec] = (StoreSpec(name), StoreSpec(f"{name}-timers"))
         self.label = label
         self.processor = processor
         self.columns_before = columns_before
         self.key = tuple(key)
+        self.close_idle_ms = close_idle_ms
         self.outputs: dict[str | None, pa.Schema] = {None: columns}
         for output, schema in (outputs or {}).items():
             self.outputs[output] = schema
@@ -200,7 +203,7 @@ class _ProcessorBatch:
                 continue
             self._process(key, row, ours, index)
             self._fire(ours[ORDER], ours[SOURCE])
-        self._times.finish(self._context.source_times, self._context.idle_times, None)
+        self._times.finish(self._context.source_times, self._context.idle_times, self._kernel.close_idle_ms)
         self._read_timers(self._times.closed)
         self._load(())
         self._fire(hidden[-1][ORDER] if hidden else 0, None)

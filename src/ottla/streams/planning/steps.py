@@ -1,8 +1,7 @@
 """Nodes to kernels: which kernel a node becomes, and what its stores are for queries and for changes of the app."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -12,7 +11,7 @@ from ottla.streams.kernels.aggregates import AggregateKernel
 from ottla.streams.kernels.foreign_key import ResolveKernel, RespondKernel, SubscribeKernel
 from ottla.streams.kernels.functions import FunctionKernel, MergeKernel, SelectKernel
 from ottla.streams.kernels.joining import JoinShape
-from ottla.streams.kernels.kernel import Kernel, Row, StoreSpec
+from ottla.streams.kernels.kernel import Kernel, StoreSpec
 from ottla.streams.kernels.partial import PartialAggregate
 from ottla.streams.kernels.processing import ProcessKernel
 from ottla.streams.kernels.python_aggregates import PythonAggregateKernel, PythonWindowKernel
@@ -55,12 +54,10 @@ class RowForm:
 
 
 def make_function(node: graph.FunctionStep) -> Made:
-    before, function = node.inputs[0].columns, node.function
+    before = node.inputs[0].columns
     if node.is_table:
-        return Made(TableFunctionKernel(node.label, node.kind, function, before, node.columns, node.key))
-    if node.kind in ("map", "flat_map"):
-        function = _keep_key(node.function, node.kind, node.key)
-    return Made(FunctionKernel(node.label, node.kind, function, before, node.columns))
+        return Made(TableFunctionKernel(node.label, node.kind, node.function, before, node.columns, node.key))
+    return Made(FunctionKernel(node.label, node.kind, node.function, before, node.columns))
 
 
 def make_merge(columns: pa.Schema) -> Made:
@@ -223,7 +220,14 @@ def make_process(app: str, node: graph.Process) -> Made:
     """A processor. Its states can be queried by key, its timers cannot."""
     source = node.inputs[0]
     kernel = ProcessKernel(
-        node.label, node.name, node.processor, source.columns, source.key, node.columns, node.outputs
+        node.label,
+        node.name,
+        node.processor,
+        source.columns,
+        source.key,
+        node.columns,
+        node.outputs,
+        close_idle_ms=node.close_idle_ms,
     )
     states, timers = kernel.stores
     key = pa.schema([source.columns.field(name) for name in source.key])
@@ -235,22 +239,3 @@ def make_process(app: str, node: graph.Process) -> Made:
 def _table_store(node: Node, spec: StoreSpec, changelog: str) -> StorePlan:
     key = pa.schema([node.columns.field(name) for name in node.key])
     return StorePlan(spec, changelog, key, pa.schema(value_fields(node.columns, node.key)))
-
-
-def _keep_key(function: Callable[[Row], Any], kind: str, key: Sequence[str]) -> Callable[[Row], Any]:
-    """The function, with the key of its row in all that it returns: rows must stay in the key's partition."""
-
-    def map_row(row: Row) -> Any:
-        kept = {name: row[name] for name in key}
-        return _with_key(function(row), kept)
-
-    def flat_map_row(row: Row) -> Iterable[Any]:
-        kept = {name: row[name] for name in key}
-        return [_with_key(found, kept) for found in function(row)]
-
-    return map_row if kind == "map" else flat_map_row
-
-
-def _with_key(found: Any, key: Row) -> Any:
-    """What is no row is left as it is: the kernel complains about it."""
-    return {**found, **key} if isinstance(found, dict) else found

@@ -42,6 +42,9 @@ def summarise(progress: dict[str, Any]) -> str:
     rate = sum(unit["rows_per_second"] for unit in units)
     lag = sum(count for unit in units for count in unit["lag"].values())
     parts = [f"{progress['app']}: {rate:,.0f} rows/s, lag {lag:,}"]
+    state_bytes = sum(store["bytes"] for store in progress["stores"])
+    if state_bytes:
+        parts.append(f"state {state_bytes / 1e6:,.1f} MB")
     restoring = sum(store["restoring"] for store in progress["stores"])
     if restoring:
         behind = sum(store["records_behind"] for store in progress["stores"])

@@ -10,6 +10,8 @@ from ottla.streams.running.work import Report
 RATE_SECONDS: Final = 10.0
 BATCHES_REMEMBERED: Final = 200
 
+_STORE_COUNTS: Final = ("partitions", "restoring", "records_behind", "keys", "bytes")
+
 STARTING, RESTORING, RUNNING, WAITING, STOPPED = "starting", "restoring", "running", "waiting", "stopped"
 
 
@@ -84,10 +86,10 @@ def _sum_stores(tables: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """What state servers say about the partitions of each store, added up."""
     found: dict[str, dict[str, Any]] = {}
     for table in tables:
-        store = found.setdefault(
-            table["store"], {"store": table["store"], "partitions": 0, "restoring": 0, "records_behind": 0}
-        )
+        store = found.setdefault(table["store"], {"store": table["store"], **dict.fromkeys(_STORE_COUNTS, 0)})
         store["partitions"] += 1
         store["restoring"] += table["state"] != "ready"
+        store["keys"] += table.get("keys") or 0
+        store["bytes"] += table.get("bytes") or 0
         store["records_behind"] += max((table.get("target") or 0) - (table.get("position") or 0), 0)
     return sorted(found.values(), key=lambda store: str(store["store"]))

@@ -70,6 +70,7 @@ class HostedTable:
     def describe(self) -> dict[str, Any]:
         tail = self.tail
         state = "failed" if self.error else "ready" if tail.has_arrived else "restoring"
+        keys, size = tail.table.measure()
         return {
             "store": self.plan.spec.name,
             "partition": self.partition,
@@ -78,6 +79,8 @@ class HostedTable:
             "position": tail.position,
             "target": tail.target,
             "records": tail.records,
+            "keys": keys,
+            "bytes": size,
             "bad_records": tail.bad_records,
             "wiped": tail.wiped,
             "error": self.error,

@@ -39,6 +39,7 @@ MEMORY_MB: Final = 96
 _PROGRESS: Final = b"P"
 _DATA: Final = b"D"
 _AFTER_DATA: Final = b"E"
+_MEASURES: Final = ("rocksdb.estimate-num-keys", "rocksdb.total-sst-files-size", "rocksdb.cur-size-all-mem-tables")
 _WRITE_BUFFER_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -153,6 +154,14 @@ class Table:
         self._generation += 1
         self._open()
         shutil.rmtree(old, ignore_errors=True)
+
+    def measure(self) -> tuple[int, int]:
+        """About how many keys the table has, and its bytes in files and in memory. None of both while it is closed."""
+        try:
+            keys, *sizes = (self._database.property_int_value(name) or 0 for name in _MEASURES)
+        except DbClosedError:
+            return 0, 0
+        return max(keys - (self._progress is not None), 0), sum(sizes)
 
     def flush(self) -> None:
         """Writes everything to files, so that a crash from here on loses only what comes later."""
