@@ -312,6 +312,8 @@ BANS: tuple[Ban, ...] = (
             "ottla.streams.state.connections": "frames over a socket",
             "ottla.streams.state.http": "listens for those who ask for rows",
             "ottla.streams.queries": "asks a running app over HTTP",
+            "ottla.cli.demo.pipeline": "waits for the end of its input, and looks at its app meanwhile",
+            "ottla.cli.demo.results": "asks the running app over HTTP, as anybody can",
         },
         wrong=(
             "import socket",
