@@ -1,11 +1,14 @@
 """The plug-ins that come with Ottla."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from ottla import __version__
-from ottla.connect.converters.choice import CONVERTERS, HEADER_CONVERTERS, ConverterKind
+from ottla.connect.converters.choice import CONVERTERS, HEADER_CONVERTERS
 from ottla.connect.plugins.registry import HasSettings, Plugin, PluginType, load_from
+from ottla.connect.settings.checks import one_of
+from ottla.connect.settings.definition import REQUIRED, Importance, Kind, Setting, Settings
 from ottla.connect.transforms.kinds import PREDICATES, TRANSFORMATIONS
 
 _FILES: Final = "ottla.connect.connectors.files"
@@ -23,6 +26,23 @@ _CONNECTORS: Final = (
 """The class name that users write, the type, and the home of our class."""
 
 
+_TYPE: Final = Setting(
+    "converter.type",
+    Kind.STRING,
+    REQUIRED,
+    "What is converted; the worker sets it.",
+    Importance.LOW,
+    one_of("key", "value", "header"),
+)
+
+
+@dataclass(frozen=True)
+class _TypedConverter:
+    """A converter whose settings tell whether it is for keys, values or headers, as Kafka's do."""
+
+    settings: Settings
+
+
 def list_built_in() -> Iterator[Plugin]:
     for class_name, type_, home in _CONNECTORS:
         yield Plugin(class_name, type_, __version__, load_from(home))
@@ -31,14 +51,13 @@ def list_built_in() -> Iterator[Plugin]:
     for predicate in PREDICATES:
         yield _make_plugin(predicate.class_name, PluginType.PREDICATE, predicate)
     for kind in CONVERTERS:
-        yield from _list_converter(kind, PluginType.CONVERTER)
-    for kind in (*CONVERTERS, *HEADER_CONVERTERS):
-        yield from _list_converter(kind, PluginType.HEADER_CONVERTER)
-
-
-def _list_converter(kind: ConverterKind, type_: PluginType) -> Iterator[Plugin]:
-    for class_name in kind.class_names:
-        yield _make_plugin(class_name, type_, kind, kind.short_names)
+        typed = _TypedConverter(Settings((_TYPE, *kind.settings.settings), kind.settings.refuse))
+        for type_ in (PluginType.CONVERTER, PluginType.HEADER_CONVERTER):
+            for class_name in kind.class_names:
+                yield _make_plugin(class_name, type_, typed, kind.short_names)
+    for kind in HEADER_CONVERTERS:
+        for class_name in kind.class_names:
+            yield _make_plugin(class_name, PluginType.HEADER_CONVERTER, kind, kind.short_names)
 
 
 def _make_plugin(class_name: str, type_: PluginType, found: HasSettings, names: tuple[str, ...] = ()) -> Plugin:

@@ -127,19 +127,21 @@ class WorkerHerder:
     # States
 
     def get_status(self, name: str) -> ConnectorStatus:
-        config = self._find_config(self._state, name)
+        missing = f"No status found for connector {name}"
+        config = self._find_config(self._state, name, missing)
         stored = self._worker.statuses.state
         connector = stored.connectors.get(name)
         if connector is None:
-            raise NotFound(f"No status found for connector {name}: no worker has started it yet")
+            raise NotFound(missing)
         tasks = [_describe_task(number, status) for number, status in sorted(stored.tasks.get(name, {}).items())]
         return ConnectorStatus(name, _describe(connector), tasks, self._plugins.find_type(config))
 
     def get_task_status(self, task: TaskId) -> TaskStatus:
-        self._find_config(self._state, task.connector)
+        missing = f"No status found for task {task.connector}-{task.task}"
+        self._find_config(self._state, task.connector, missing)
         stored = self._worker.statuses.state.tasks.get(task.connector, {}).get(task.task)
         if stored is None:
-            raise NotFound(f"No status found for task {task.connector}-{task.task}")
+            raise NotFound(missing)
         return _describe_task(task.task, stored)
 
     def pause(self, name: str) -> None:
@@ -152,6 +154,7 @@ class WorkerHerder:
         self._set_target(name, TargetState.STOPPED)
 
     def restart(self, name: str, *, include_tasks: bool, only_failed: bool) -> ConnectorStatus:
+        self._find_config(self._state, name, f"Unknown connector: {name}")
         status = self.get_status(name)
         self._request_restart(RestartRequest(name, include_tasks, only_failed))
 
@@ -170,16 +173,16 @@ class WorkerHerder:
         return ConnectorStatus(name, connector, tasks, status.type)
 
     def restart_task(self, task: TaskId) -> None:
-        self._find_config(self._state, task.connector)
+        self._find_config(self._state, task.connector, f"Unknown connector: {task.connector}")
         if task.task not in range(len(self._state.tasks.get(task.connector, []))):
-            raise NotFound(f"Task {task.task} of connector {task.connector} not found")
+            raise NotFound(f"Unknown task: {task.connector}-{task.task}")
         self._request_restart(RestartRequest(task.connector, include_tasks=True, only_failed=False))
 
     # Topics and offsets
 
     def get_topics(self, name: str) -> Sequence[str]:
+        """Of a connector that does not exist too: it has none."""
         self._require_tracking()
-        self._find_config(self._state, name)
         return sorted(self._worker.statuses.state.topics.get(name, ()))
 
     def reset_topics(self, name: str) -> None:
@@ -195,12 +198,12 @@ class WorkerHerder:
     def alter_offsets(self, name: str, offsets: Sequence[ConnectorOffset]) -> str:
         config = self._require_stopped(name)
         self._offsets.alter(name, config, self._plugins.find_type(config), offsets)
-        return "The offsets of the connector were altered"
+        return "The offsets for this connector have been altered successfully"
 
     def reset_offsets(self, name: str) -> str:
         config = self._require_stopped(name)
         self._offsets.reset(name, config, self._plugins.find_type(config))
-        return "The offsets of the connector were reset"
+        return "The offsets for this connector have been reset successfully"
 
     # The worker
 
@@ -246,7 +249,7 @@ class WorkerHerder:
 
     def _set_target(self, name: str, target: TargetState) -> None:
         def decide(state: ConfigState) -> Changes:
-            self._find_config(state, name)
+            self._find_config(state, name, f"Unknown connector {name}")
             if state.find_target(name) is target:
                 return []
             tasks = configs.put_tasks(name, []) if target is TargetState.STOPPED else []
@@ -270,10 +273,11 @@ class WorkerHerder:
             raise BadRequest(str(error)) from None
         return complete
 
-    def _find_config(self, state: ConfigState, name: str) -> dict[str, str]:
+    def _find_config(self, state: ConfigState, name: str, missing: str | None = None) -> dict[str, str]:
+        """NotFound, with Kafka Connect's words for what was asked, if there is no such connector."""
         config = state.connectors.get(name)
         if config is None:
-            raise NotFound(f"Connector {name} not found")
+            raise NotFound(missing or f"Connector {name} not found")
         return config
 
     def _require_tracking(self) -> None:
@@ -288,8 +292,8 @@ class WorkerHerder:
         is_stopped = stored is not None and stored.state is State.STOPPED
         if self._state.find_target(name) is not TargetState.STOPPED or not is_stopped:
             raise BadRequest(
-                f"Connector {name} must be in the STOPPED state before its offsets can be changed: "
-                f"PUT /connectors/{name}/stop stops it"
+                "Connectors must be in the STOPPED state before their offsets can be modified. This can be done for the"
+                f" specified connector by issuing a 'PUT' request to the '/connectors/{name}/stop' endpoint"
             )
         return config
 

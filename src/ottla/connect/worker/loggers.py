@@ -35,7 +35,7 @@ class Loggers:
 
     def get_level(self, name: str) -> LoggerLevel:
         if name != ROOT and name not in logging.root.manager.loggerDict:
-            raise NotFound(f"there is no logger {name!r}")
+            raise NotFound(f"Logger {name} not found.")
         return self._describe(name, _find(name))
 
     def set_level(self, name: str, level: str) -> list[str]:
