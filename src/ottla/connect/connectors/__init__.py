@@ -1,4 +1,5 @@
 """The connectors that come with Ottla.
 
-files/    files and directories
+files/        files and directories
+postgresql/   change capture of PostgreSQL
 """
