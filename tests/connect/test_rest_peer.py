@@ -171,9 +171,9 @@ def test_the_life_of_a_connector(both: Both, source: dict[str, str]) -> None:
     both.ask("GET", f"{name}/status")
     assert both.ask("PUT", f"{name}/resume/")[0] == 202
     both.await_both(f"{name}/status", is_in_state("RUNNING", 1))
+    assert both.ask("POST", f"{name}/restart?includeTasks=true&onlyFailed=true")[0] == 202
     assert both.ask("POST", f"{name}/restart")[0] == 204
     both.await_both(f"{name}/status", is_in_state("RUNNING", 1))
-    assert both.ask("POST", f"{name}/restart?includeTasks=true&onlyFailed=true")[0] == 202
     assert both.ask("POST", f"{name}/restart?includeTasks=true")[0] == 202
     both.await_both(f"{name}/status", is_in_state("RUNNING", 1))
     assert both.ask("POST", f"{name}/restart?includeTasks=maybe")[0] == 204
