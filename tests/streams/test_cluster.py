@@ -96,10 +96,11 @@ def test_an_app_on_a_cluster_survives_the_loss_of_a_worker(ottla_broker: LocalBr
                 return model.is_reached()
 
             wait_until(is_done)
-            servers = [*find_servers(tmp_path)]
-            assert len(servers) == 2
+            assert len([*find_servers(tmp_path)]) == 2
             cluster.kill_worker(0)
-            kill(servers[0])  # it belongs to no executor, and would go on
+            left = [*find_servers(tmp_path)]
+            if len(left) == 2:  # a server belongs to no executor, unless the process that started it is still there
+                kill(left[0])
             model.send(400)
             wait_until(is_done)
             query = Query(find_address(broker), "per-word")
