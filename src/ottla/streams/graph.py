@@ -69,6 +69,12 @@ class Rekey(Node):
     input that are not in `columns` are not needed any more."""
 
 
+def is_rekeyed(node: Node) -> bool:
+    """Whether the key of a stream's rows was made of other columns. A row that has such a key has a value, even if all
+    of its other columns are null."""
+    return not node.is_table and (isinstance(node, Rekey) or any(is_rekeyed(each) for each in node.inputs))
+
+
 @dataclass(frozen=True, eq=False)
 class Merge(Node):
     """The rows of all inputs, which have the same columns and key."""

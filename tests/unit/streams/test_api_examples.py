@@ -70,6 +70,18 @@ def test_views_enriched_by_a_changing_table(app: App) -> None:
         ]
 
 
+def test_a_row_with_a_new_key_and_nothing_else_is_joined(app: App) -> None:
+    # All columns but the key are null, as in a record without a value. But the key was made of the value.
+    words = app.stream("words", value="string").select_key("value")
+    meanings = app.table("meanings", value="meaning string")
+    words.join(meanings).to("explained")
+
+    with app.test(partitions=2) as test:
+        test.feed("meanings", [{"key": "be", "meaning": "exist"}])
+        test.feed("words", [{"value": "be"}])
+        assert [record["value"]["meaning"] for record in test.read("explained")] == ["exist"]
+
+
 def test_balances_by_branch_follow_the_accounts(app: App, seed: int) -> None:
     accounts = app.table("accounts", value="branch string, balance double")
     accounts.filter("balance > 0").group_by("upper(branch) as branch_name").agg(

@@ -17,6 +17,8 @@ class JoinSide:
 
     columns: pa.Schema
     key: tuple[str, ...]
+    is_rekeyed: bool = False
+    """See `graph.is_rekeyed`."""
 
     @property
     def key_columns(self) -> pa.Schema:
@@ -29,6 +31,11 @@ class JoinSide:
     @property
     def value_names(self) -> list[str]:
         return [field.name for field in self.values]
+
+    @property
+    def null_value_names(self) -> list[str]:
+        """The columns that are all null in a row without a value; empty if all rows with a key have one."""
+        return [] if self.is_rekeyed else self.value_names
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,7 @@ class JoinShape:
 
     @classmethod
     def of(cls, node: graph.StreamJoin | graph.StreamTableJoin | graph.TableJoin | graph.ForeignKeyJoin) -> "JoinShape":
-        left, right = (JoinSide(each.columns, each.key) for each in node.inputs)
+        left, right = (JoinSide(each.columns, each.key, graph.is_rekeyed(each)) for each in node.inputs)
         names = dict(node.left_columns), dict(node.right_columns)
         return cls(node.how, left, right, node.columns, node.key, *names)
 

@@ -118,7 +118,7 @@ class StreamJoinKernel:
         """The key of each row that takes part; DROPPED for one that is ignored or late."""
         shape = (self._shape.left, self._shape.right)[side]
         keys = encode_keys(rows, shape.key)
-        is_ignored = is_null_value(rows, shape.value_names).to_pylist()
+        is_ignored = is_null_value(rows, shape.null_value_names).to_pylist()
         times, stream_times = rows.column(TIMESTAMP).to_numpy(), rows.column(STREAM_TIME).to_numpy()
         is_late = times + self._window.open_ms(side) < stream_times
         late = []

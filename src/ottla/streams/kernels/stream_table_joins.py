@@ -41,7 +41,7 @@ class StreamTableJoinKernel:
 
     def process(self, inputs: Sequence[pa.Table], context: KernelContext) -> Sequence[pa.Table]:
         rows, changes = inputs
-        rows = drop_null_values(rows, self._shape.left.value_names, self._label, context)
+        rows = drop_null_values(rows, self._shape.left.null_value_names, self._label, context)
         if not rows.num_rows:
             return [stream_schema(self._shape.columns).empty_table()]
         row_keys = encode_keys(rows, self._shape.left.key)

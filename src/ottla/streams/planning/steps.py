@@ -137,9 +137,9 @@ def make_aggregate(app: str, node: graph.Aggregate) -> Made:
 
 
 def _value_names(source: Node) -> list[str]:
-    """The columns that are all null in a row of a stream without a value. A new key was made of the value, and only
-    what is aggregated came along, so such a row cannot be told then: it has no key, unless the key is made up."""
-    if source.is_table or isinstance(source, graph.Rekey):
+    """The columns that are all null in a row of a stream without a value. Of a new key it has none, unless the key is
+    made up."""
+    if source.is_table or graph.is_rekeyed(source):
         return []
     return [field.name for field in value_fields(source.columns, source.key)]
 
