@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Final
 
 from ottla.connect.data.columns import RecordColumns
 from ottla.connect.data.record import Record
+from ottla.connect.errors import ConnectError
 from ottla.connect.settings.definition import Settings
 from ottla.topic_partition import TopicPartition
 
@@ -110,6 +111,12 @@ class Source(Connector):
         It may be repeated, and it may never be called for the last round before a crash.
         """
 
+    def check_offset(self, partition: SourcePartition, offset: SourceOffset | None) -> None:
+        """Raise ConnectError if `read` could not go on at an offset that a user wants to set; None forgets the offset.
+
+        Called on a connector that was not started.
+        """
+
     def is_done(self) -> bool:
         """True if the source has an end and has reached it."""
         return False
@@ -161,6 +168,16 @@ class Sink(Connector):
         Called after `start`, and again whenever partitions are added or a batch has failed.
         """
         return {}
+
+    def alter_positions(self, positions: Mapping[TopicPartition, int | None]) -> bool:
+        """Change what `find_positions` returns, as the user of a stopped connector wants it; None forgets a position.
+
+        Called after `start`, once earlier runs are shut out; it may be repeated. False: the target keeps no positions.
+        A sink that cannot change them raises ConnectError, which refuses the whole change.
+        """
+        if type(self).find_positions is Sink.find_positions:
+            return False
+        raise ConnectError("the target of this connector keeps the offsets, and the connector cannot change them there")
 
     @abstractmethod
     def write(self, batch: SinkBatch) -> Written:

@@ -14,11 +14,13 @@ from ottla.connect.plugins.checking import ConfigurationChecker, find_version_er
 from ottla.connect.plugins.loading import find_installed, load_plugin_path
 from ottla.connect.plugins.overrides import OverridePolicy
 from ottla.connect.plugins.registry import CONNECTORS, Plugin, PluginType, Registry
+from ottla.connect.running.making import RunConfig
 from ottla.connect.settings.connectors import CONNECTOR_CLASS, CONNECTOR_VERSION, SINK_SETTINGS, SOURCE_SETTINGS
 from ottla.connect.settings.definition import Kind
 from ottla.connect.settings.providers import Providers
 from ottla.connect.settings.redaction import SECRET_NAMES, Redactor, find_parts, hide_secrets, is_reference
 from ottla.connect.settings.validation import Checked, add_errors, describe_setting, report
+from ottla.connect.worker.runs import ConnectorSpec
 
 _ADVICE: Final = (
     "You can also find the above list of errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"
@@ -95,6 +97,11 @@ class InstalledPlugins:
         """The class of a connector. BadConfig if there is none, or if it cannot be imported."""
         found: type[Connector] = self.find_plugin(config).load()
         return found
+
+    def make_connector(self, spec: ConnectorSpec) -> Connector:
+        """The connector, not started. BadConfig if its configuration is not valid."""
+        resolved = self.resolve(spec.config)
+        return RunConfig.read(spec, resolved, self.find_class(resolved)).make_connector()
 
     def find_plugin(self, config: Mapping[str, str | None]) -> Plugin:
         """The connector that a configuration names. BadConfig if it names none."""

@@ -13,7 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ottla.connect.errors import BadConfig
+from ottla.client.connection import Unreachable
+from ottla.connect.errors import BadConfig, ConnectError
 from ottla.connect.plugins.installed import UnknownPlugin
 from ottla.connect.rest.bodies import BODY_BYTES_MAX
 from ottla.connect.rest.guard import Guard
@@ -31,6 +32,7 @@ from ottla.connect.rest.routing import (
 )
 from ottla.connect.settings.redaction import Redactor
 from ottla.connect.worker.herder import HerderError
+from ottla.errors import KafkaError
 
 REQUEST_TIMEOUT_S: Final = 90
 """After which a caller is told that the worker has not finished, as in Kafka Connect. What was asked for goes on."""
@@ -105,6 +107,10 @@ class Application:
             return self._describe_error(404, str(error))
         except BadConfig as error:
             return self._describe_error(400, str(error))
+        except (KafkaError, Unreachable, ConnectError) as error:  # Kafka Connect's status for all of them is 500
+            message = self._redactor.redact(" ".join(str(error).split()))
+            _log.warning("%s %s failed: %s", call.method, call.path, message)
+            return self._describe_error(500, message)
         except Exception as error:
             _log.exception("%s %s failed", call.method, call.path)
             return self._describe_error(500, str(error) or type(error).__name__)

@@ -95,7 +95,8 @@ class SinkLoop(Loop):
             if where in self._kept_by_target:
                 raise ConnectError(
                     f"{where}: the target says that it has everything up to offset {positions[where]}, and the log has"
-                    f" {firsts[where].offset} to {ends[where].offset}; has the topic been created again?"
+                    f" {firsts[where].offset} to {ends[where].offset}; if the topic was created again,"
+                    " stop the connector and reset its offsets"
                 )
         reset = self._reset(lost) if lost else {}
         for where, offset in reset.items():

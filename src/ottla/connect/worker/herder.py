@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from ottla.connect.worker.runs import State, TargetState
+from ottla.connect.connector import Connector
+from ottla.connect.worker.runs import ConnectorSpec, State, TargetState
 
 ConnectorType = Literal["source", "sink", "unknown"]
 
@@ -188,3 +189,6 @@ class Plugins(Protocol):
     def find_type(self, config: Mapping[str, str]) -> ConnectorType: ...
 
     def find_version(self, config: Mapping[str, str]) -> str | None: ...
+
+    def make_connector(self, spec: ConnectorSpec) -> Connector:
+        """The connector, not started. Raises BadConfig if its configuration is not valid any more."""

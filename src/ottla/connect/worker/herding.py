@@ -197,13 +197,13 @@ class WorkerHerder:
 
     def alter_offsets(self, name: str, offsets: Sequence[ConnectorOffset]) -> str:
         config = self._require_stopped(name)
-        self._offsets.alter(name, config, self._plugins.find_type(config), offsets)
-        return "The offsets for this connector have been altered successfully"
+        is_complete = self._offsets.alter(name, config, self._plugins.find_type(config), offsets)
+        return _describe_change("altered", is_complete=is_complete)
 
     def reset_offsets(self, name: str) -> str:
         config = self._require_stopped(name)
-        self._offsets.reset(name, config, self._plugins.find_type(config))
-        return "The offsets for this connector have been reset successfully"
+        is_complete = self._offsets.reset(name, config, self._plugins.find_type(config))
+        return _describe_change("reset", is_complete=is_complete)
 
     # The worker
 
@@ -296,6 +296,17 @@ class WorkerHerder:
                 f" specified connector by issuing a 'PUT' request to the '/connectors/{name}/stop' endpoint"
             )
         return config
+
+
+def _describe_change(what: str, *, is_complete: bool) -> str:
+    """Kafka Connect's words."""
+    if is_complete:
+        return f"The offsets for this connector have been {what} successfully"
+    return (
+        f"The Connect framework-managed offsets for this connector have been {what} successfully. However, if this"
+        f" connector manages offsets externally, they will need to be manually {what} in the system that the connector"
+        " uses."
+    )
 
 
 def _describe(status: StoredStatus) -> ConnectorState:

@@ -13,7 +13,7 @@ from ottla.client.client import Client
 from ottla.client.groups import CommittedOffset, commit_offsets, fetch_offsets, group_by_topic, raise_for_errors
 from ottla.client.sending import Sender
 from ottla.client.transactions import TIMEOUT_MS, end_transaction
-from ottla.connect.connector import ConnectorContext
+from ottla.connect.connector import Connector, ConnectorContext, Sink, Source
 from ottla.connect.running.ownership import Ownership
 from ottla.connect.worker.herder import BadRequest, ConnectorOffset, ConnectorType
 from ottla.connect.worker.offsets import SourceOffsets
@@ -33,11 +33,18 @@ def name_sink_group(name: str, config: Mapping[str, str]) -> str:
     return config.get("consumer.override.group.id") or f"connect-{name}"
 
 
+MakeConnector = Callable[[str, Mapping[str, str]], Connector]
+"""Makes a connector from its name and its configuration as the user gave it."""
+
+
 class OffsetChanges:
     """For several threads: each call has a client of its own."""
 
-    def __init__(self, make_client: Callable[[], Client], topic: str, worker_group: str) -> None:
+    def __init__(
+        self, make_client: Callable[[], Client], make_connector: MakeConnector, topic: str, worker_group: str
+    ) -> None:
         self._make_client = make_client
+        self._make_connector = make_connector
         self._topic = topic
         self._worker_group = worker_group
 
@@ -53,20 +60,31 @@ class OffsetChanges:
 
     def alter(
         self, name: str, config: Mapping[str, str], kind: ConnectorType, offsets: Sequence[ConnectorOffset]
-    ) -> None:
-        """Raises BadRequest for offsets that are not in the form of the connector."""
-        sink_offsets = read_sink_offsets(offsets) if kind == "sink" else {}
-        with closing(self._make_client()) as client:
-            if kind == "sink":
-                self._alter_sink(client, name, config, sink_offsets)
-            else:
-                self._alter_source(client, name, offsets)
+    ) -> bool:
+        """Whether the connector's target has the new offsets too; False if it is not known to keep any.
 
-    def reset(self, name: str, config: Mapping[str, str], kind: ConnectorType) -> None:
-        """Forget all offsets: the connector begins as if it were new."""
-        found = [ConnectorOffset(each.partition, None) for each in self.read(name, config, kind)]
-        if found:
-            self.alter(name, config, kind, found)
+        Raises BadRequest for offsets that are not in the form of a sink, ConnectError for those that the connector
+        refuses.
+        """
+        if kind == "sink":
+            return self._alter_sink(name, config, read_sink_offsets(offsets))
+        connector = self._make_connector(name, config)
+        assert isinstance(connector, Source)
+        for each in offsets:
+            connector.check_offset(each.partition, each.offset)
+        with closing(self._make_client()) as client:
+            self._alter_source(client, name, offsets)
+        return True
+
+    def reset(self, name: str, config: Mapping[str, str], kind: ConnectorType) -> bool:
+        """Forget all offsets: the connector begins as if it were new. Returns what `alter` returns."""
+        if kind != "sink":
+            found = [ConnectorOffset(each.partition, None) for each in self.read(name, config, kind)]
+            return not found or self.alter(name, config, kind, found)
+        with closing(self._make_client()) as client:
+            committed = fetch_offsets(client, name_sink_group(name, config))
+            subscribed = _list_subscribed(client, config)
+        return self._alter_sink(name, config, dict.fromkeys([*committed, *subscribed]))
 
     def _read_source(self, client: Client) -> SourceOffsets:
         stored = SourceOffsets(client, self._topic)
@@ -89,19 +107,26 @@ class OffsetChanges:
         sender.flush()
         end_transaction(client, producer, commit=True)
 
-    def _alter_sink(
-        self,
-        client: Client,
-        name: str,
-        config: Mapping[str, str],
-        offsets: Mapping[TopicPartition, int | None],
-    ) -> None:
-        group = name_sink_group(name, config)
-        self._shut_out_runs(client, name)
+    def _alter_sink(self, name: str, config: Mapping[str, str], offsets: Mapping[TopicPartition, int | None]) -> bool:
+        """The target comes first: what it keeps wins, so a user who repeats a change that was cut off completes it."""
+        sink = self._make_connector(name, config)
+        assert isinstance(sink, Sink)
+        with closing(self._make_client()) as client:
+            self._shut_out_runs(client, name)
+            try:
+                sink.start()
+                is_altered = sink.alter_positions(offsets)
+            finally:
+                sink.stop()
+            self._commit(client, name_sink_group(name, config), offsets)
+        return is_altered
+
+    def _commit(self, client: Client, group: str, offsets: Mapping[TopicPartition, int | None]) -> None:
         kept = {where: CommittedOffset(offset) for where, offset in offsets.items() if offset is not None}
         if kept:
             commit_offsets(client, group, kept)
-        removed = group_by_topic({where: None for where, offset in offsets.items() if offset is None})
+        committed = fetch_offsets(client, group) if None in offsets.values() else {}
+        removed = group_by_topic({where: None for where in committed if offsets.get(where, 0) is None})
         if removed:
             topics = [
                 OffsetDeleteRequestTopic(
@@ -111,6 +136,14 @@ class OffsetChanges:
             ]
             answer = client.ask_coordinator("group", group, OffsetDeleteRequest(group_id=group, topics=topics))
             raise_for_errors(answer, f"cannot delete offsets of group {group!r}")
+
+
+def _list_subscribed(client: Client, config: Mapping[str, str]) -> list[TopicPartition]:
+    """The partitions that a sink reads: its target may keep offsets that were never committed to the group."""
+    topics = {each.strip() for each in config.get("topics", "").split(",") if each.strip()}
+    found = client.count_partitions(pattern=config.get("topics.regex") or ".*")
+    wanted = {topic: count for topic, count in found.items() if not topics or topic in topics}
+    return [TopicPartition(topic, number) for topic, count in wanted.items() for number in range(count)]
 
 
 def read_sink_offsets(offsets: Sequence[ConnectorOffset]) -> dict[TopicPartition, int | None]:

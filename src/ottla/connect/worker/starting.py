@@ -136,6 +136,11 @@ def _make_herder(
         find_version=plugins.find_version,
         tracks_topics=properties.tracks_topics,
     )
-    offsets = OffsetChanges(lambda: _make_client(properties), properties.offsets.name, properties.group)
+    offsets = OffsetChanges(
+        lambda: _make_client(properties),
+        lambda name, config: plugins.make_connector(make_spec(name, config)),
+        properties.offsets.name,
+        properties.group,
+    )
     tracking = TopicTracking(properties.tracks_topics, properties.may_reset_topics)
     return WorkerHerder(worker, plugins, offsets, tracking, lambda: _make_client(properties))

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from ottla.client.connection import Unreachable
 from ottla.connect.rest.listeners import read_rest_options
 from ottla.connect.rest.server import RestServer
 from ottla.connect.worker.herder import ConnectorOffset, Health
+from ottla.errors import ErrorCode, KafkaError
 from tests.unit.connect.rest.conftest import RestClient, serve
 from tests.unit.connect.rest.herders import HerderInMemory, make_plugins
 
@@ -237,3 +239,18 @@ class TestSecrets:
             config["batch.size"] = f"${{file:{tmp_path}/s:none}}"
             message = client.send("PUT", "/connectors/c/config", config)[1]["message"]
             assert f"file {tmp_path}/s has no key none" in message
+
+
+@pytest.mark.parametrize(
+    "error", [Unreachable("127.0.0.1:9: nobody\nlistens"), KafkaError(ErrorCode.REQUEST_TIMED_OUT)]
+)
+def test_a_kafka_cluster_that_is_away_is_one_line(
+    client: RestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    def fail() -> Any:
+        raise error
+
+    monkeypatch.setattr(client.herder, "get_cluster_info", fail)
+    message = " ".join(str(error).split())
+    assert client.send("GET", "/")[:2] == (500, {"error_code": 500, "message": message})
+    assert [(each.getMessage(), each.exc_info) for each in caplog.records] == [(f"GET / failed: {message}", None)]

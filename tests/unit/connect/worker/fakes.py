@@ -1,10 +1,23 @@
 """Runs that move nothing, and plug-ins that know one class of each kind."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
-from ottla.connect.errors import BadConfig
+from ottla.connect.connector import (
+    Connector,
+    Part,
+    Sink,
+    SinkBatch,
+    Source,
+    SourceBatch,
+    SourceOffset,
+    Written,
+)
+from ottla.connect.errors import BadConfig, ConnectError
+from ottla.connect.settings.definition import Settings
 from ottla.connect.worker.herder import ConnectorType
 from ottla.connect.worker.runs import ConnectorSpec, RunStatus, State, StatusListener, TaskState
+from ottla.topic_partition import TopicPartition
 
 SOURCE = {"connector.class": "FakeSource", "tasks.max": "2"}
 SINK = {"connector.class": "FakeSink", "tasks.max": "1"}
@@ -69,6 +82,35 @@ class FakeRuns:
         return {run.spec.name for run in self.made if run.is_running}
 
 
+class FakeSource(Source):
+    settings = Settings(())
+
+    def plan(self, offsets: Mapping[str, SourceOffset]) -> Sequence[Part]:
+        return []
+
+    def read(self, part: Part, offset: SourceOffset | None) -> Iterator[SourceBatch]:
+        return iter(())
+
+
+class FakeSink(Sink):
+    """Writes nothing. With `keeps` in its configuration its target has offsets, which `fixed` ones cannot change."""
+
+    settings = Settings(())
+    altered: ClassVar[list[Mapping[TopicPartition, int | None]]] = []
+
+    def alter_positions(self, positions: Mapping[TopicPartition, int | None]) -> bool:
+        match self.config.get("keeps"):
+            case None:
+                return False
+            case "fixed":
+                raise ConnectError("the offsets are fixed")
+        self.altered.append(positions)
+        return True
+
+    def write(self, batch: SinkBatch) -> Written:
+        return Written()
+
+
 class FakePlugins:
     def check(self, config: Mapping[str, str]) -> None:
         if config.get("connector.class") not in ("FakeSource", "FakeSink"):
@@ -76,6 +118,9 @@ class FakePlugins:
 
     def find_type(self, config: Mapping[str, str]) -> ConnectorType:
         return "sink" if config["connector.class"] == "FakeSink" else "source"
+
+    def make_connector(self, spec: ConnectorSpec) -> Connector:
+        return (FakeSink if spec.config["connector.class"] == "FakeSink" else FakeSource)(spec.config, spec.context)
 
     def find_version(self, config: Mapping[str, str]) -> str | None:
         return "7"

@@ -6,15 +6,17 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ottla.client.client import Client
+from ottla.connect.errors import ConnectError
 from ottla.connect.worker.herder import AlreadyExists, BadRequest, ConnectorOffset, Forbidden, NotFound, TaskId
 from ottla.connect.worker.herding import WorkerHerder
 from ottla.connect.worker.runs import State, TargetState
 from ottla.connect.worker.starting import make_distributed_herder, make_standalone_herder
 from ottla.testing import LocalBroker, broker
+from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.patience import PATIENCE_S
-from tests.unit.connect.worker.fakes import SINK, SOURCE, FakePlugins, FakeRuns
+from tests.unit.connect.worker.fakes import SINK, SOURCE, FakePlugins, FakeRuns, FakeSink
 
 GROUP = "workers"
 
@@ -245,6 +247,26 @@ def test_offsets_of_stopped_connectors_are_changed(workers: Workers) -> None:
     assert herder.get_offsets("sink") == []
     with pytest.raises(BadRequest, match="kafka_topic"):
         herder.alter_offsets("sink", given)
+
+
+def test_sinks_whose_targets_keep_offsets_are_asked_to_change_them(workers: Workers) -> None:
+    herder = workers.add()
+    topic = {"topics": "connect-offsets"}
+    for name, config in (("none", SINK), ("own", {**SINK, "keeps": "own"}), ("fixed", {**SINK, "keeps": "fixed"})):
+        herder.create_connector(name, {**config, **topic}, TargetState.STOPPED)
+    wait_until(lambda: all(find_state(herder, name) is State.STOPPED for name in ("none", "own", "fixed")))
+    where, wanted = TopicPartition("connect-offsets", 0), {"kafka_partition": 0, "kafka_topic": "connect-offsets"}
+    change = [ConnectorOffset(wanted, {"kafka_offset": 2})]
+    assert "if this connector manages offsets externally" in herder.alter_offsets("none", change)
+    FakeSink.altered.clear()
+    message = "The offsets for this connector have been %s successfully"
+    assert herder.alter_offsets("own", change) == message % "altered"
+    assert herder.reset_offsets("own") == message % "reset"
+    assert FakeSink.altered[0] == {where: 2}
+    assert FakeSink.altered[1][where] is None
+    with pytest.raises(ConnectError, match="fixed"):
+        herder.alter_offsets("fixed", change)
+    assert herder.get_offsets("fixed") == []
 
 
 def test_a_standalone_worker_forgets_configurations(long_sessions: LocalBroker) -> None:

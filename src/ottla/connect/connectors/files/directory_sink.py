@@ -70,6 +70,16 @@ class DirectorySink(Sink):
                     found[where] = ledger.positions[str(where)]
         return found
 
+    def alter_positions(self, positions: Mapping[TopicPartition, int | None]) -> bool:
+        for where, offset in positions.items():
+            file = self._ledger_of(where)
+            file.claim(self._epoch)
+            with file.open(self._epoch) as ledger:
+                self._finish(file, ledger)
+                ledger.move({where: offset})
+                file.save(ledger)
+        return True
+
     def _ledger_of(self, where: TopicPartition) -> LedgerFile:
         return LedgerFile(os.path.join(self._own, str(where)))
 

@@ -43,6 +43,13 @@ class FileStreamSink(Sink):
             self._cut_unfinished(ledger)
             return {where: ledger.positions[str(where)] for where in partitions if str(where) in ledger.positions}
 
+    def alter_positions(self, positions: Mapping[TopicPartition, int | None]) -> bool:
+        with self._ledger.open(self._epoch) as ledger:
+            self._cut_unfinished(ledger)
+            ledger.move(positions)
+            self._ledger.save(ledger)
+        return True
+
     def write(self, batch: SinkBatch) -> Written:
         where = str(TopicPartition(batch.topic, batch.partition))
         with self._ledger.open(self._epoch) as ledger:

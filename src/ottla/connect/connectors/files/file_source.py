@@ -11,11 +11,20 @@ from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
-from ottla.connect.connector import MAX_ROWS, ConnectorContext, Part, Source, SourceBatch, SourceOffset, partition_key
+from ottla.connect.connector import (
+    MAX_ROWS,
+    ConnectorContext,
+    Part,
+    Source,
+    SourceBatch,
+    SourceOffset,
+    SourcePartition,
+    partition_key,
+)
 from ottla.connect.connectors.files.lines import has_line, read_lines
 from ottla.connect.data.columns import RecordColumns
 from ottla.connect.data.schema import Schema, Type
-from ottla.connect.errors import BadConfig
+from ottla.connect.errors import BadConfig, ConnectError
 from ottla.connect.settings.definition import REQUIRED, Importance, Kind, Setting, Settings
 
 log = getLogger(__name__)
@@ -82,6 +91,13 @@ class FileStreamSource(Source):
                 rows += len(lines)
                 if rows >= MAX_ROWS:
                     return
+
+    def check_offset(self, partition: SourcePartition, offset: SourceOffset | None) -> None:
+        if not isinstance(partition.get(FILENAME), str):
+            raise ConnectError(f'a partition of this source is {{"{FILENAME}": "path"}}, not {dict(partition)}')
+        position = 0 if offset is None else offset.get(POSITION)
+        if not isinstance(position, int) or isinstance(position, bool) or position < 0:
+            raise ConnectError(f'an offset of this source is {{"{POSITION}": 0}} or null, not {offset}')
 
     def _to_rows(self, lines: pa.Array) -> RecordColumns:
         return RecordColumns(self._topic, LINE, lines)

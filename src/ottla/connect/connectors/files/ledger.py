@@ -7,12 +7,13 @@ out earlier ones, which find another epoch than their own when they have the loc
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.connect.errors import ConnectError
+from ottla.topic_partition import TopicPartition
 
 
 class NotOwner(ConnectError):
@@ -26,6 +27,14 @@ class Ledger:
     """The next offset of each topic partition."""
     intent: dict[str, Any] | None = None
     """What was about to be written; None if that was finished."""
+
+    def move(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        """Set positions; None forgets one."""
+        for where, offset in positions.items():
+            if offset is None:
+                self.positions.pop(str(where), None)
+            else:
+                self.positions[str(where)] = offset
 
 
 class LedgerFile:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,14 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from ottla.connect.connector import Sink
+from ottla.connect.connector import Sink, SinkBatch, Written
 from ottla.connect.connectors.files.avro_files import read_avro
 from ottla.connect.connectors.files.directory_sink import DirectorySink
 from ottla.connect.connectors.files.file_sink import FileStreamSink, show
 from ottla.connect.connectors.files.ledger import NotOwner
 from ottla.connect.data.schema import Field, Schema, Type
-from ottla.connect.errors import BadConfig
+from ottla.connect.errors import BadConfig, ConnectError
+from ottla.connect.settings.definition import Settings
 from ottla.topic_partition import TopicPartition
 from tests.unit.connect.connectors.files.sinks import list_files, make_batch, make_connector
 
@@ -186,3 +188,38 @@ def test_values_are_shown_as_java_shows_them() -> None:
     struct = Schema(Type.STRUCT, fields=(Field("a", Schema(Type.INT32)), Field("b", Schema(Type.BOOLEAN))))
     assert show(struct, {"a": 1, "b": True}) == "Struct{a=1,b=true}"
     assert show(None, {"a": [1, None], "b": "x"}) == "{a=[1, null], b=x}"
+
+
+@pytest.mark.parametrize("kind", ["file", "directory"])
+def test_positions_are_moved_back_and_forgotten(kind: str, tmp_path: Path) -> None:
+    def make() -> Sink:
+        if kind == "file":
+            return make_connector(FileStreamSink, file=tmp_path / "out")
+        return make_connector(DirectorySink, directory=tmp_path, format="text", flush_size=2)
+
+    sink = make()
+    sink.find_positions([WHERE])
+    sink.write(make_batch(0, ["a", "b"]))
+    assert sink.find_positions([WHERE]) == {WHERE: 2}
+    other = make()
+    assert other.alter_positions({WHERE: 1})
+    with pytest.raises(NotOwner):
+        sink.find_positions([WHERE])
+    again = make()
+    assert again.find_positions([WHERE]) == {WHERE: 1}
+    again.alter_positions({WHERE: None})
+    assert make().find_positions([WHERE]) == {}
+
+
+def test_a_sink_that_keeps_positions_and_cannot_move_them_says_so() -> None:
+    class Keeping(Sink):
+        settings = Settings(())
+
+        def find_positions(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+            return dict.fromkeys(partitions, 7)
+
+        def write(self, batch: SinkBatch) -> Written:
+            return Written()
+
+    with pytest.raises(ConnectError, match="cannot change them"):
+        make_connector(Keeping).alter_positions({WHERE: 0})

@@ -101,3 +101,12 @@ def test_a_file_of_another_format_is_named(tmp_path: Path) -> None:
         source = make_connector(DirectorySource, directory=tmp_path, topic="t", format=name)
         with pytest.raises(ConnectError, match="x"):
             read_new(source, {})
+
+
+def test_offsets_that_a_user_sets_have_the_form_of_the_source(tmp_path: Path) -> None:
+    source = make_connector(FileStreamSource, file=tmp_path / "in", topic="t")
+    source.check_offset({"filename": "in"}, {"position": 3})
+    source.check_offset({"filename": "in"}, None)
+    for partition, offset in (({"file": "in"}, None), ({"filename": "in"}, {"position": -1}), ({"filename": "in"}, {})):
+        with pytest.raises(ConnectError, match="of this source is"):
+            source.check_offset(partition, offset)
