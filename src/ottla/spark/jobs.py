@@ -9,7 +9,7 @@ Spark itself repeats raises: two attempts would write with the same producer id.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -74,24 +74,31 @@ class Jobs:
             rows = plan.executeCollectPublic()
             text = self._spark.sparkContext._jvm.scala.runtime.ScalaRunTime.stringOf(rows)  # type: ignore[union-attr]
         except Exception as error:
-            raise self._explain(error) from None
+            raise explain_failure(self._spark, error) from None
         return [row[0] for row in json.loads(f"[{text.removeprefix('Array(').removesuffix(')')}]")]
 
-    def _explain(self, error: Exception) -> JobFailed:
-        """What Spark says, in one line. Its Java exception is there even if PySpark fails to make its own of it."""
-        cause: BaseException | None = error
-        while cause is not None:
-            thrown = getattr(cause, "java_exception", None) or getattr(cause, "_origin", None)
-            if thrown is not None and self._is_spark_error(thrown):
-                state = str(thrown.getSqlState() or "")
-                return JobFailed(_shorten(str(thrown.getMessage())), is_of_data=state.startswith(_DATA_ERRORS))
-            cause = cause.__cause__ or cause.__context__
-        return JobFailed(_shorten(str(error) or type(error).__name__))
 
-    def _is_spark_error(self, thrown: Any) -> bool:
-        from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped]
+def explain_failure(spark: "SparkSession", error: Exception) -> JobFailed:
+    """What Spark says, in one line. Its Java exception is there even if PySpark fails to make its own of it."""
+    thrown = list(_list_spark_errors(spark, error))
+    for each in thrown:
+        if str(each.getSqlState() or "").startswith(_DATA_ERRORS):
+            return JobFailed(_shorten(str(each.getMessage())), is_of_data=True)
+    return JobFailed(_shorten(str(thrown[0].getMessage() if thrown else error) or type(error).__name__))
 
-        return bool(is_instance_of(self._spark.sparkContext._gateway, thrown, "org.apache.spark.SparkThrowable"))
+
+def _list_spark_errors(spark: "SparkSession", error: BaseException | None) -> Iterator[Any]:
+    """Spark's Java exceptions behind a Python exception, and their causes: a thread of Spark that waits for another
+    one wraps what the other has thrown."""
+    from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped]
+
+    while error is not None:
+        thrown = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+        while thrown is not None:
+            if is_instance_of(spark.sparkContext._gateway, thrown, "org.apache.spark.SparkThrowable"):
+                yield thrown
+            thrown = thrown.getCause()
+        error = error.__cause__ or error.__context__
 
 
 def take_order() -> Any | None:

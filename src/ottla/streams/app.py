@@ -173,8 +173,7 @@ class App:
             partitions=partitions,
             split=split,
             spark=lambda: self.spark,
-            on_bad_record=self.options.on_bad_record,
-            on_error=self.options.on_error,
+            options=self.options,
             start_ms=start_ms,
         )
 

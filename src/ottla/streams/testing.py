@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from ottla.pipeline.formats import REASON
 from ottla.streams import formats
 from ottla.streams.computed_columns import ComputedColumns, Unread
 from ottla.streams.errors import StreamsError
 from ottla.streams.formats import RecordFormat
 from ottla.streams.graph import Node
-from ottla.streams.kernels.kernel import KernelContext
+from ottla.streams.kernels.kernel import FailedRows, KernelContext
 from ottla.streams.kernels.versions import table_codec
 from ottla.streams.memory_topics import MemoryTopic, Record
+from ottla.streams.options import AppOptions
 from ottla.streams.planning.origins import find_origins
 from ottla.streams.planning.plan import PARCELS, SinkPlan, SourcePlan, SubtopologyPlan
 from ottla.streams.planning.planner import make_plan
 from ottla.streams.rows import DELETED
+from ottla.streams.running.bad_rows import refuse_bad_records, set_aside
 from ottla.streams.state.keys import encode_keys
 from ottla.streams.state.store import MemoryReader, Store
 from ottla.streams.state.views import StoreView, Time
@@ -34,7 +35,7 @@ from ottla.streams.tasks.placement import number_sources
 from ottla.streams.tasks.reading import NO_TIME, SourceRows, read_rows
 from ottla.streams.tasks.running import Outgoing, run_steps
 from ottla.streams.tasks.times import find_source_times
-from ottla.streams.tasks.writing import OUTGOING, to_records
+from ottla.streams.tasks.writing import OUTGOING, Records, to_records
 from ottla.streams.windows import Duration, parse_duration_ms
 
 if TYPE_CHECKING:
@@ -73,16 +74,14 @@ class TestDriver:
         partitions: int | Mapping[str, int] = 3,
         split: int | None = None,
         spark: "Callable[[], SparkSession] | None" = None,
-        on_bad_record: str = "fail",
-        on_error: str = "fail",
+        options: AppOptions | None = None,
         start_ms: int = 0,
     ) -> None:
         """`partitions` is the number of partitions of every topic of the user, or of each by name. `spark` makes the
-        session that computes Column steps."""
+        session that computes Column steps. The options say what becomes of bad records, failing and late rows."""
         self._partitions = partitions
         self._random = None if split is None else Random(split)
-        self._on_bad_record = on_bad_record
-        self._on_error = on_error
+        self._options = options or AppOptions(app)
         self._now_ms = start_ms
         sources = [each.topic for each in _sources_of(nodes)]
         self.plan = make_plan(app, nodes, {topic: self._count(topic) for topic in sources})
@@ -93,7 +92,7 @@ class TestDriver:
         self._numbers = number_sources(self.plan)
         self._origins = find_origins(self.plan)
         self._columns = {
-            each.name: ComputedColumns(each, spark or _refuse_spark)
+            each.name: ComputedColumns(each, spark or _refuse_spark, self._options.on_error)
             for each in self.plan.subtopologies
             if each.column_steps
         }
@@ -214,6 +213,7 @@ class TestDriver:
     def _process(self, task: _Task, ends: Sequence[int]) -> bool:
         """Whether the batch was committed; with `split`, some are given up."""
         found = self._fetch(task, ends)
+        refuse_bad_records(self._options, [rows.bad for rows, _ in found])
         outgoing = self._compute(task, ends, [rows for rows, _ in found])
         if self._random is not None and self._random.random() < _GIVEN_UP:
             return False
@@ -231,11 +231,12 @@ class TestDriver:
         return found
 
     def _compute(self, task: _Task, ends: Sequence[int], sources: Sequence[SourceRows]) -> Outgoing:
-        inputs = merge_order([each.rows for each in sources])
+        inputs, failed = merge_order([each.rows for each in sources]), list[FailedRows]()
         if task.plan.column_steps:
             (position,) = task.positions
             columns = self._columns[task.plan.name]
-            inputs = [columns.take(task.partition, position.offset, ends[0], lambda: self._find_unread(task.plan))]
+            rows, failed = columns.take(task.partition, position.offset, ends[0], lambda: self._find_unread(task.plan))
+            inputs = [rows]
         stores = {store.spec.name: Store(self._state[store.spec.name, task.partition]) for store in task.plan.stores}
         filled = [
             (name, number)
@@ -245,12 +246,22 @@ class TestDriver:
         ]
         times = find_source_times(sources, self._origins[task.plan.name], task.partition, filled, self._numbers)
         idle = {number: self._now_ms - heard for number, heard in self._heard_ms.items()}
-        context = KernelContext(
-            task.partition, self._now_ms, stores, times, {} if self._has_work() else idle, on_error=self._on_error
-        )
-        return run_steps(
-            task.plan, inputs, context, {name: len(each.partitions) for name, each in self._topics.items()}
-        )
+        context = KernelContext(task.partition, self._now_ms, stores, times, {} if self._has_work() else idle)
+        context.on_error = self._options.on_error
+        context.failed.extend(failed)
+        counts = {name: len(each.partitions) for name, each in self._topics.items()}
+        outgoing = run_steps(task.plan, inputs, context, counts)
+        outgoing.records.extend(self._write_dead_letters(task.plan, sources, context))
+        return outgoing
+
+    def _write_dead_letters(
+        self, plan: SubtopologyPlan, sources: Sequence[SourceRows], context: KernelContext
+    ) -> Iterator[Records]:
+        for letters in set_aside(plan, self._options, [each.bad for each in sources], context).letters:
+            nothing = pa.nulls(letters.num_rows)
+            times = pa.repeat(pa.scalar(self._now_ms, pa.int64()), letters.num_rows)
+            keys, values, headers = letters.columns
+            yield self._options.dead_letters, to_records(keys, values, headers, times, nothing)
 
     def _find_unread(self, plan: SubtopologyPlan) -> dict[int, Unread]:
         """What all tasks of a subtopology with one source have left to read."""
@@ -269,7 +280,7 @@ class TestDriver:
     ) -> None:
         for source, position, end, (rows, records) in zip(task.plan.sources, task.positions, ends, found, strict=True):
             position.offset, position.stream_time = end, rows.stream_time
-            self._set_aside(rows.bad)
+            self.bad += rows.bad.to_pylist()
             if records.num_rows and source.holds != PARCELS:
                 self._heard_ms[self._numbers[source.topic] + task.partition] = self._now_ms
             for store in task.plan.stores:
@@ -282,13 +293,6 @@ class TestDriver:
                 self._topics[topic] = MemoryTopic(topic, self._count(topic))
             self._topics[topic].append(written)
         self.late += outgoing.late
-
-    def _set_aside(self, bad: pa.Table) -> None:
-        for record in bad.to_pylist():
-            place = f"{record['topic']}-{record['partition']} at offset {record['offset']}"
-            if self._on_bad_record == "fail":
-                raise StreamsError(f"{place}: {record[REASON]}")
-            self.bad.append(record)
 
     # Tasks
 
@@ -321,7 +325,9 @@ class TestDriver:
         return list(tasks) if self._random is None else self._random.sample(tasks, len(tasks))
 
     def _count(self, topic: str) -> int:
-        return self._partitions if isinstance(self._partitions, int) else self._partitions[topic]
+        if isinstance(self._partitions, int):
+            return self._partitions
+        return self._partitions.get(topic, 1) if topic == self._options.dead_letters else self._partitions[topic]
 
     # Formats
 
@@ -345,6 +351,8 @@ class TestDriver:
     def _formats_of(self, topic: str) -> tuple[RecordFormat, RecordFormat]:
         """Those of the sink that writes the topic, or else of the source that reads it, or bytes."""
         binary = RecordFormat("binary", type=pa.binary())
+        if topic == self._options.dead_letters:
+            return binary, binary
         ends: list[SinkPlan | SourcePlan] = [
             *(sink for plan in self.plan.subtopologies for sink in plan.sinks if sink.topic in (topic, None)),
             *(source for plan in self.plan.subtopologies for source in plan.sources if source.topic == topic),

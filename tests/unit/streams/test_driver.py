@@ -4,6 +4,7 @@ import pytest
 
 from ottla.streams import graph
 from ottla.streams.errors import StreamsError
+from ottla.streams.options import AppOptions
 from ottla.streams.testing import TestDriver
 from tests.unit.streams.planning.topologies import count, join, keep_if, rekey, sink, source, to_table
 
@@ -59,13 +60,31 @@ def test_a_deleted_key_is_a_record_without_a_value() -> None:
 
 def test_bad_records_fail_or_are_set_aside() -> None:
     nodes = [sink(source("in"), "out")]
-    with TestDriver("app", nodes, partitions=1) as test, pytest.raises(StreamsError, match="in-0 at offset 0: value"):
+    with TestDriver("app", nodes, partitions=1) as test, pytest.raises(StreamsError, match="in-0@0: value"):
         test.feed_records("in", [(b"a", b"{")])
-    with TestDriver("app", nodes, partitions=1, on_bad_record="skip") as test:
+    with TestDriver("app", nodes, partitions=1, options=AppOptions("app", on_bad_record="skip")) as test:
         test.feed_records("in", [(b"a", b"{"), (b"a", b'{"value": 1}')])
 
         assert [record["value"] for record in test.read("out")] == [{"value": 1}]
         assert [record["value"] for record in test.bad] == [b"{"]
+
+
+def test_what_cannot_be_processed_becomes_dead_letters() -> None:
+    """A bad record as it was, a row for which a function fails as JSON, in the topic that a running app writes."""
+    nodes = [sink(keep_if(source("in"), lambda row: 1 / row["value"] > 0), "out")]
+    options = AppOptions("app", on_bad_record="dead-letter", on_error="dead-letter")
+    with TestDriver("app", nodes, partitions={"in": 1, "out": 1}, options=options, start_ms=7) as test:
+        test.feed_records("in", [(b"a", b"{"), (b"b", b'{"value": 0}'), (b"c", b'{"value": 1}')])
+
+        assert [record["key"] for record in test.read("out")] == ["c"]
+        letters = test.read("app-dead-letters")
+        assert [(each["key"], each["value"], each["timestamp"]) for each in letters] == [
+            (b"a", b"{", 7),
+            (None, b'{"key":"b","value":0}', 7),
+        ]
+        headers = dict(letters[1]["headers"])
+        assert headers["__connect.errors.offset"] == b"1"
+        assert headers["__connect.errors.exception.message"] == b"ZeroDivisionError: division by zero"
 
 
 def test_a_topic_or_store_that_is_not_there_is_named() -> None:

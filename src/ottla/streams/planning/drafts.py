@@ -111,6 +111,7 @@ class Draft:
             name=name,
             sources=tuple(source for source, _ in self.sources),
             column_steps=tuple(step.apply for step in self.columns),
+            column_labels=tuple(step.label for step in self.columns),
             columns_after=_columns_after(self.columns),
             steps=tuple(steps),
             sinks=tuple(sinks),

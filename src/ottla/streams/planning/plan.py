@@ -117,6 +117,8 @@ class SubtopologyPlan:
     """The consumer group of its offsets: the name of the app, unless another subtopology reads the same topic."""
     closes_windows: bool = False
     """Some step waits until the sources have passed a time."""
+    column_labels: tuple[str, ...] = ()
+    """The labels of `column_steps`, for messages."""
 
     def transactional_id(self, app: str, partition: int) -> str:
         """Of the task of this partition: whoever uses it fences the task's older owners."""

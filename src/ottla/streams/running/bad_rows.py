@@ -7,7 +7,6 @@ of Kafka Connect's dead letters: where the record was, and the reason.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -15,13 +14,11 @@ from ottla.pipeline.decoding import TYPES
 from ottla.pipeline.formats import REASON
 from ottla.streams.errors import StreamsError
 from ottla.streams.kernels.kernel import KernelContext
-from ottla.streams.options import DEAD_LETTER, FAIL
+from ottla.streams.options import DEAD_LETTER, FAIL, AppOptions
+from ottla.streams.planning.plan import SubtopologyPlan
 from ottla.streams.rows import HEADERS, OFFSET, PARTITION, RESERVED, TOPIC
 from ottla.streams.state.values import RowCodec
 from pyspark_ottla.dead_letters import make_dead_letters
-
-if TYPE_CHECKING:
-    from ottla.streams.running.tasks import TaskPlan
 
 
 class BadRecord(StreamsError):
@@ -36,9 +33,9 @@ class SetAside:
     counts: Mapping[str, int]
 
 
-def refuse_bad_records(plan: "TaskPlan", bad: Sequence[pa.Table]) -> None:
+def refuse_bad_records(options: AppOptions, bad: Sequence[pa.Table]) -> None:
     """Raises BadRecord for the first bad record if the app is set to fail."""
-    if plan.options.on_bad_record != FAIL:
+    if options.on_bad_record != FAIL:
         return
     for found in bad:
         if found.num_rows:
@@ -47,16 +44,15 @@ def refuse_bad_records(plan: "TaskPlan", bad: Sequence[pa.Table]) -> None:
             raise BadRecord(f"{place}: {first[REASON]}. on_bad_record='skip' or 'dead-letter' lets the app go on")
 
 
-def set_aside(plan: "TaskPlan", bad: Sequence[pa.Table], context: KernelContext) -> SetAside:
+def set_aside(plan: SubtopologyPlan, options: AppOptions, bad: Sequence[pa.Table], context: KernelContext) -> SetAside:
     """Collect what was not processed. Rows that were late for a step with a topic for them are there already."""
-    options = plan.options
     letters: list[pa.RecordBatch] = []
     if options.on_bad_record == DEAD_LETTER:
         letters += [make_dead_letters(each) for found in bad for each in found.combine_chunks().to_batches()]
     if options.on_error == DEAD_LETTER:
         letters += [_describe_rows(each.rows, each.reasons) for each in context.failed]
     if options.on_late == DEAD_LETTER:
-        handled = {step.label for step in plan.subtopology.steps if step.late_topic is not None}
+        handled = {step.label for step in plan.steps if step.late_topic is not None}
         for label, rows in context.late:
             if label not in handled and rows.num_rows:
                 letters.append(_describe_rows(rows, [f"{label}: the row came after its window had closed"] * len(rows)))

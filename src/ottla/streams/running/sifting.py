@@ -6,9 +6,9 @@ run without them, and they are handled as `on_error` says. A trial is a job of i
 few records.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -16,11 +16,9 @@ from ottla.spark.jobs import JobFailed
 from ottla.streams.errors import FunctionFailed
 from ottla.streams.kernels.kernel import FailedRows
 from ottla.streams.options import FAIL
+from ottla.streams.planning.plan import SubtopologyPlan
 from ottla.streams.rows import OFFSET, PARTITION, TOPIC
 from ottla.streams.running.work import Order, Report, Sifting
-
-if TYPE_CHECKING:
-    from ottla.streams.running.tasks import TaskPlan
 
 RECORDS_MAX: Final = 1000
 """Records of a batch that is sifted."""
@@ -84,12 +82,12 @@ def sift_rows(rows: pa.Table, sifting: Sifting | None) -> tuple[pa.Table, pa.Tab
     return rows.take(pa.array(kept, pa.int64())), rows.take(pa.array(sorted(aside), pa.int64()))
 
 
-def put_aside(plan: "TaskPlan", rows: pa.Table, sifting: Sifting | None) -> list[FailedRows]:
+def put_aside(plan: SubtopologyPlan, on_error: str, rows: pa.Table, reasons: Sequence[str]) -> list[FailedRows]:
     """In a task: the rows that Spark fails for, with the reasons. FunctionFailed if the app is set to fail then."""
-    if sifting is None or not sifting.failed:
+    if not reasons:
         return []
-    label = f"a Column step of {plan.subtopology.name}"
-    if plan.options.on_error == FAIL:
+    label = ", ".join(plan.column_labels)
+    if on_error == FAIL:
         topic, partition, offset = (rows.column(name)[0].as_py() for name in (TOPIC, PARTITION, OFFSET))
-        raise FunctionFailed(f"{label}: offset {offset} of {topic}-{partition}: {sifting.failed[0][1]}")
-    return [FailedRows(label, rows, [reason for _, reason in sorted(sifting.failed)])]
+        raise FunctionFailed(f"{label}: offset {offset} of {topic}-{partition}: {reasons[0]}")
+    return [FailedRows(label, rows, reasons)]

@@ -113,7 +113,8 @@ def _process(plan: TaskPlan, order: Order, batches: Sequence[pa.RecordBatch]) ->
         schema = plan.subtopology.columns_after
         assert schema is not None
         rows = add_columns(pa.Table.from_batches(batches), read.kept, schema) if batches else schema.empty_table()
-        failed = put_aside(plan, read.failed, order.sifting)
+        reasons = [] if order.sifting is None else [reason for _, reason in sorted(order.sifting.failed)]
+        failed = put_aside(plan.subtopology, plan.options.on_error, read.failed, reasons)
         batch = BatchInput([rows], [read.bad], read.source_times, read.positions, read.kept.num_rows, failed)
         return write_batch(plan, order, batch)
     except Exception as error:

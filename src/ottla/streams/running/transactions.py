@@ -69,7 +69,7 @@ def end_batch(client: Client, report: Report, timeout_ms: int) -> Report:
 
 def write_batch(plan: "TaskPlan", order: Order, batch: BatchInput) -> Report:
     """Process the rows and write everything into a transaction that is left open, if there is anything to write."""
-    refuse_bad_records(plan, batch.bad)
+    refuse_bad_records(plan.options, batch.bad)
     stores = open_stores(plan.subtopology, order, plan.state_token)
     is_whole = all(position.offset >= each.end for position, each in zip(batch.positions, order.ranges, strict=True))
     idle_times = order.idle_times if is_whole else {}
@@ -78,7 +78,7 @@ def write_batch(plan: "TaskPlan", order: Order, batch: BatchInput) -> Report:
     context.on_error = plan.options.on_error
     context.failed.extend(batch.failed)
     outgoing = run_steps(plan.subtopology, batch.rows, context, plan.partition_counts)
-    aside = set_aside(plan, batch.bad, context)
+    aside = set_aside(plan.subtopology, plan.options, batch.bad, context)
     letters = [(plan.options.dead_letters, pa.Table.from_batches([each])) for each in aside.letters]
     records = [*outgoing.records, *letters]
     has_moved = [*batch.positions] != [(each.start, each.stream_time) for each in order.ranges]
