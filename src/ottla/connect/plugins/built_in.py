@@ -22,6 +22,11 @@ _CONNECTORS: Final = (
     ("org.apache.kafka.connect.file.FileStreamSinkConnector", PluginType.SINK, f"{_FILES}.file_sink:FileStreamSink"),
     ("ottla.DirectorySource", PluginType.SOURCE, f"{_FILES}.directory_source:DirectorySource"),
     ("ottla.DirectorySink", PluginType.SINK, f"{_FILES}.directory_sink:DirectorySink"),
+    (
+        "io.debezium.connector.postgresql.PostgresConnector",
+        PluginType.SOURCE,
+        "ottla.connect.connectors.postgresql.source:PostgresConnector",
+    ),
 )
 """The class name that users write, the type, and the home of our class."""
 

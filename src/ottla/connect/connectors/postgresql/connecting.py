@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S: Final = 10
 
-_PASSING_CLASSES: Final = ("08", "40", "53", "55", "57", "58")
-"""SQLSTATE classes of failures that pass: connections, serialization, resources, objects in use, operators, system."""
+_PASSING_STATES: Final = ("08", "40", "53", "55006", "55P03", "57", "58")
+"""How the SQLSTATE of a failure that passes begins: connections, serialization, resources, objects in use, operators,
+system."""
 _PASSING_TEXTS: Final = (
     "could not connect",
     "connection refused",
@@ -127,7 +128,7 @@ def _quote_option(value: str) -> str:
 def _is_passing(error: Exception) -> bool:
     state = getattr(error, "sqlstate", None)
     if state and not state.startswith("\0"):
-        return str(state)[:2] in _PASSING_CLASSES
+        return str(state).startswith(_PASSING_STATES)
     text = str(error).lower()
     return any(each in text for each in _PASSING_TEXTS) and not any(each in text for each in _LASTING_TEXTS)
 

@@ -1,0 +1,153 @@
+"""A PostgreSQL server for tests, and a capture that is driven step by step without a broker."""
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from ottla.connect.connector import ConnectorContext, Part, Source, SourceOffset, partition_key
+from ottla.connect.connectors.postgresql.connecting import Server, connect, execute, query_rows
+from ottla.connect.connectors.postgresql.source import PostgresConnector
+from ottla.connect.data.columns import RecordColumns
+from ottla.connect.data.conversion import columns_to_records
+from ottla.connect.data.record import Record
+from ottla.connect.settings.parsing import parse
+from tests.needs import skip_without
+from tests.patience import PATIENCE_S
+
+
+def find_programs() -> Path:
+    """The directory of initdb and pg_ctl; Debian has it outside the path. Without them the running test is skipped."""
+    on_path = shutil.which("initdb")
+    found = [Path(on_path).resolve().parent] if on_path else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    if not found or not (found[-1] / "pg_ctl").exists():
+        skip_without("PostgreSQL", "initdb and pg_ctl are not installed")
+    return found[-1]
+
+
+@contextmanager
+def postgresql(directory: Path, *options: str) -> Iterator["Database"]:
+    """A server with logical decoding. It refuses to run as root, who runs it as the user postgres."""
+    programs = find_programs()
+    data, sockets = directory / "data", directory / "sockets"
+    sockets.mkdir(parents=True)
+    prefix: list[str] = []
+    if os.getuid() == 0:
+        if shutil.which("runuser") is None:
+            skip_without("PostgreSQL", "it does not run as root, and there is no runuser")
+        prefix = ["runuser", "-u", "postgres", "--"]
+        for parent in (directory, *directory.parents):
+            if parent.owner() == "root" and parent != Path("/") and not parent.stat().st_mode & 1:
+                parent.chmod(parent.stat().st_mode | 1)
+        shutil.chown(directory, "postgres")
+        shutil.chown(sockets, "postgres")
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+    _run([*prefix, str(programs / "initdb"), "-A", "trust", "-U", "postgres", "-N", "-D", str(data)])
+    settings = [
+        f"-p {port} -h 127.0.0.1 -k {sockets}",
+        "-c wal_level=logical -c fsync=off -c max_replication_slots=20",
+        *(f"-c {each}" for each in options),
+    ]
+    control = [*prefix, str(programs / "pg_ctl"), "-w", "-D", str(data), "-l", str(directory / "log")]
+    _run([*control, "-o", " ".join(settings), "start"])
+    database = Database(Server("127.0.0.1", port, "postgres", "postgres"), [])
+    try:
+        yield database
+    finally:
+        for each in database.captures:
+            each.source.stop()
+        _run([*control, "-m", "immediate", "stop"])
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=PATIENCE_S, cwd="/")
+    assert done.returncode == 0, done.stderr.decode()
+
+
+class Database:
+    """One database of a running server."""
+
+    def __init__(self, server: Server, captures: "list[SteppedSource]") -> None:
+        self.server = server
+        self.captures = captures
+        """Of all databases of the server; they are stopped before it."""
+
+    def create(self, name: str) -> "Database":
+        """A database of its own for a test."""
+        self.run(f"CREATE DATABASE {name}")
+        return Database(Server(self.server.host, self.server.port, name, self.server.user), self.captures)
+
+    def run(self, *statements: str) -> None:
+        """Each is a transaction of its own."""
+        with closing(connect(self.server)) as connection:
+            for each in statements:
+                execute(connection, each)
+
+    def query(self, sql: str) -> list[dict[str, Any]]:
+        with closing(connect(self.server)) as connection:
+            return query_rows(connection, sql)
+
+    def make_config(self, **config: Any) -> dict[str, str]:
+        """The settings of a capture. Names have `_` for the dot."""
+        return {
+            "database.hostname": self.server.host,
+            "database.port": str(self.server.port),
+            "database.user": str(self.server.user),
+            "database.dbname": self.server.database,
+            "topic.prefix": "shop",
+            "slot.name": f"slot_{self.server.database}",
+            **{name.replace("_", "."): str(value) for name, value in config.items()},
+        }
+
+    def capture(self, **config: Any) -> "SteppedSource":
+        values = parse(PostgresConnector.settings, self.make_config(**config))
+        made = SteppedSource(PostgresConnector(values, ConnectorContext("capture", "workers", 1, {})))
+        self.captures.append(made)
+        return made
+
+
+class SteppedSource:
+    """Does what a worker does with a source, one round at a time."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.offsets: dict[str, SourceOffset] = {}
+        self.records: list[Record] = []
+
+    def run_round(self) -> bool:
+        """False if there was nothing to do."""
+        parts = self.source.plan(dict(self.offsets))
+        for part in parts:
+            self.read(part)
+        if parts:
+            self.source.after_commit(dict(self.offsets))
+        return bool(parts)
+
+    def read(self, part: Part) -> None:
+        key = partition_key(part.partition)
+        for batch in self.source.read(part, self.offsets.get(key)):
+            for rows in batch.rows:
+                self.records += columns_to_records(rows) if isinstance(rows, RecordColumns) else rows
+            if batch.offset is not None:
+                self.offsets[key] = batch.offset
+
+    def run(self) -> list[Record]:
+        """Rounds until there is nothing to do; what they have written."""
+        written = len(self.records)
+        while self.run_round():
+            pass
+        return self.records[written:]
+
+
+def simplify(record: Record) -> tuple[Any, ...]:
+    """Topic, key, operation, row before and row after; None instead of the last three of a tombstone."""
+    value: Mapping[str, Any] | None = record.value
+    if value is None:
+        return record.topic, record.key, None
+    return record.topic, record.key, value["op"], value["before"], value["after"]
