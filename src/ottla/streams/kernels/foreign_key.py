@@ -32,12 +32,13 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final
 
+import numpy as np
 import orjson
 import pyarrow as pa
 
-from ottla.streams.kernels.joining import JoinShape, Taken, in_order, take_hidden, take_keys
+from ottla.streams.kernels.joining import JoinShape, Taken, in_order, rank_rows, take_hidden, take_keys
 from ottla.streams.kernels.kernel import KernelContext, StoreSpec
-from ottla.streams.kernels.versions import TableVersions, number_array, table_codec
+from ottla.streams.kernels.versions import NONE, TableVersions, number_array, table_codec
 from ottla.streams.rows import DELETED, HIDDEN, OLD, TIMESTAMP, stream_schema, table_schema
 from ottla.streams.state.keys import after_prefix, decode_keys, encode_keys, prefix_of
 from ottla.streams.state.values import RowCodec
@@ -192,7 +193,10 @@ class RespondKernel:
         gone = subscriptions.column(_IS_GONE).to_pylist()
         change_keys = encode_keys(changes, shape.right.key)
         times = [rows.column(TIMESTAMP).to_pylist() for rows in inputs]
-        versions = TableVersions(self._codec, changes, change_keys, context.store(self._right_store), foreign_keys)
+        places, change_places = rank_rows(inputs)
+        right = context.store(self._right_store)
+        versions = TableVersions(self._codec, changes, change_places, change_keys, right, foreign_keys)
+        known = versions.find(foreign_keys, places).tolist()
         store = context.store(self.stores[0].name)
         responses = _Responses()
         for side, row in in_order(inputs):
@@ -202,13 +206,12 @@ class RespondKernel:
                 if gone[row]:
                     store.put(prefix_of(key) + primary, None)
                     continue
-                found = versions.current[key]
+                found = known[row]
                 store.put(prefix_of(key) + primary, orjson.dumps({_HASH: hashes[row].hex()}))
-                found_time = None if found is None else versions.times[found]
-                time = max(times[0][row], -1 if found_time is None else found_time)
+                time = times[0][row] if found == NONE else max(times[0][row], int(versions.times[found]))
                 responses.add(row, primary, hashes[row], found, time)
             elif (changed := change_keys[row]) is not None:
-                _, found = versions.step(row)
+                found = int(versions.made[row])
                 prefix = prefix_of(changed)
                 for id, value in store.range(prefix, after_prefix(prefix)):
                     hash = bytes.fromhex(orjson.loads(value)[_HASH])
@@ -219,12 +222,12 @@ class RespondKernel:
         shape = self._shape
         primary = decode_keys(responses.primary_keys, shape.left.key_columns).columns
         keys = take_keys(inputs, [subscription_key(shape), shape.right.key], responses.causes)
-        right = Taken(versions.values, responses.versions)
+        right = Taken(versions.values, np.array(responses.versions, np.int64))
         names = [*shape.right.key, *shape.right.value_names]
         columns = [
             *primary,
             pa.array(responses.hashes, pa.binary()),
-            pa.array([number is not None for number in responses.versions], pa.bool_()),
+            pa.array([number != NONE for number in responses.versions], pa.bool_()),
             *(right.column(name, shape.right, keys) for name in names),
             *take_hidden(inputs, responses.causes, responses.times),
         ]
@@ -238,10 +241,10 @@ class _Responses:
         self.causes: list[int] = []
         self.primary_keys: list[bytes] = []
         self.hashes: list[bytes | None] = []
-        self.versions: list[int | None] = []
+        self.versions: list[int] = []
         self.times: list[int] = []
 
-    def add(self, cause: int, primary: bytes, hash: bytes | None, version: int | None, time: int) -> None:
+    def add(self, cause: int, primary: bytes, hash: bytes | None, version: int, time: int) -> None:
         self.causes.append(cause)
         self.primary_keys.append(primary)
         self.hashes.append(hash)
@@ -270,25 +273,20 @@ class ResolveKernel:
         change_keys = encode_keys(changes, shape.left.key)
         answer_keys = [encode_keys(each, response_key(shape)) for each in answers]
         asked = [key for keys in answer_keys for key in keys]
-        versions = TableVersions(self._codec, changes, change_keys, context.store(self._left_store), asked)
-        starts = [sum(each.num_rows for each in answers[:number]) for number in range(len(answers))]
-        rows: list[int] = []
-        lefts: list[int | None] = []
-        for side, row in in_order(inputs):
-            if side > 0:
-                key = answer_keys[side - 1][row]
-                rows.append(starts[side - 1] + row)
-                lefts.append(None if key is None else versions.current[key])
-            elif change_keys[row] is not None:
-                versions.step(row)
-        return [self._make_changes(pa.concat_tables(answers).take(number_array(rows)), versions, lefts, context)]
+        change_places, *answer_places = rank_rows(inputs)
+        places = np.concatenate(answer_places)
+        left = context.store(self._left_store)
+        versions = TableVersions(self._codec, changes, change_places, change_keys, left, asked)
+        order = np.argsort(places)
+        lefts = versions.find(asked, places)[order].tolist()
+        return [self._make_changes(pa.concat_tables(answers).take(number_array(order)), versions, lefts, context)]
 
     def _make_changes(
-        self, answers: pa.Table, versions: TableVersions, lefts: Sequence[int | None], context: KernelContext
+        self, answers: pa.Table, versions: TableVersions, lefts: Sequence[int], context: KernelContext
     ) -> pa.Table:
         shape = self._shape
-        values = self._hash_codec.encode(versions.values.take(number_array(lefts)))
-        hashes = [None if left is None else hash_of(value) for left, value in zip(lefts, values, strict=True)]
+        values = self._hash_codec.encode(versions.values.take(number_array(np.array(lefts, np.int64))))
+        hashes = [None if left == NONE else hash_of(value) for left, value in zip(lefts, values, strict=True)]
         is_current = [asked == now for asked, now in zip(answers.column(_HASH).to_pylist(), hashes, strict=True)]
         if not all(is_current):
             context.dropped[self._label, STALE_RESPONSE] += is_current.count(False)
@@ -296,7 +294,7 @@ class ResolveKernel:
             lefts = [left for left, current in zip(lefts, is_current, strict=True) if current]
         found = answers.column(_IS_FOUND).to_pylist()
         exists = [
-            left is not None and (is_found or shape.how == "left") for left, is_found in zip(lefts, found, strict=True)
+            left != NONE and (is_found or shape.how == "left") for left, is_found in zip(lefts, found, strict=True)
         ]
         keys = [answers.column(name) for name in response_key(shape)]
         left = Taken(versions.values, [left if here else None for left, here in zip(lefts, exists, strict=True)])

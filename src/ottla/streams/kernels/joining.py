@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.streams import graph
+from ottla.streams.kernels.grouping import Numbers
 from ottla.streams.kernels.versions import number_array, values_or_null
 from ottla.streams.rows import HIDDEN, ORDER, TIMESTAMP, value_fields
 
@@ -82,7 +84,7 @@ class JoinShape:
 class Taken:
     """The columns of one side for the rows of a result; null where the side has no row."""
 
-    def __init__(self, values: pa.Table, numbers: Sequence[int | None]) -> None:
+    def __init__(self, values: pa.Table, numbers: Sequence[int | None] | Numbers) -> None:
         self._values = values
         self._numbers = number_array(numbers)
 
@@ -90,6 +92,14 @@ class Taken:
         if name in side.key and name not in self._values.column_names:
             return values_or_null(keys[side.key.index(name)], self._numbers)
         return self._values.column(name).take(self._numbers)
+
+
+def rank_rows(inputs: Sequence[pa.Table]) -> list[Numbers]:
+    """The places of the rows of each input among those of all: the order of `in_order` as numbers."""
+    order = np.concatenate([rows.column(ORDER).to_numpy() for rows in inputs])
+    places = np.empty(len(order), np.int64)
+    places[np.argsort(order, kind="stable")] = np.arange(len(order))
+    return np.split(places, np.cumsum([rows.num_rows for rows in inputs])[:-1])
 
 
 def in_order(inputs: Sequence[pa.Table]) -> Iterator[tuple[int, int]]:
@@ -105,7 +115,9 @@ def in_order(inputs: Sequence[pa.Table]) -> Iterator[tuple[int, int]]:
         yield numbers[index], index - starts[numbers[index]]
 
 
-def take_hidden(inputs: Sequence[pa.Table], causes: Sequence[int], times: Sequence[int]) -> list[pa.ChunkedArray]:
+def take_hidden(
+    inputs: Sequence[pa.Table], causes: Sequence[int] | Numbers, times: Sequence[int] | Numbers
+) -> list[pa.ChunkedArray]:
     """Columns of ours for rows that were caused by these rows of the inputs (numbered through) and have these times."""
     hidden = pa.concat_tables([rows.select(HIDDEN.names) for rows in inputs]).take(number_array(causes))
     at = HIDDEN.get_field_index(TIMESTAMP)
@@ -113,7 +125,7 @@ def take_hidden(inputs: Sequence[pa.Table], causes: Sequence[int], times: Sequen
 
 
 def take_keys(
-    inputs: Sequence[pa.Table], keys: Sequence[Sequence[str]], causes: Sequence[int]
+    inputs: Sequence[pa.Table], keys: Sequence[Sequence[str]], causes: Sequence[int] | Numbers
 ) -> list[pa.ChunkedArray]:
     """The key columns of these rows of the inputs, by position. `keys` names those of each input."""
     found = []

@@ -7,11 +7,14 @@ join and has no match in a left join.
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 
-from ottla.streams.kernels.joining import JoinShape, Taken, in_order
+from ottla.streams.kernels.grouping import Numbers
+from ottla.streams.kernels.joining import JoinShape, Taken, rank_rows
 from ottla.streams.kernels.kernel import KernelContext, StoreSpec
 from ottla.streams.kernels.versions import (
+    NONE,
     NULL_KEY_OR_VALUE,
     TableVersions,
     drop_null_values,
@@ -46,42 +49,22 @@ class StreamTableJoinKernel:
             return [stream_schema(self._shape.columns).empty_table()]
         row_keys = encode_keys(rows, self._shape.left.key)
         change_keys = encode_keys(changes, self._shape.right.key)
+        change_places, places = rank_rows([changes, rows])
         store = context.store(self._store_name)
-        versions = TableVersions(self._codec, changes, change_keys, store, asked=row_keys)
-        found = _find_versions(versions, changes, change_keys, rows, row_keys)
-        if self._shape.how == "inner" and None in found:
+        versions = TableVersions(self._codec, changes, change_places, change_keys, store, asked=row_keys)
+        found = versions.find(row_keys, places)
+        kept = np.flatnonzero(found != NONE)
+        if self._shape.how == "inner" and len(kept) < len(found):
             without_key = row_keys.count(None)
             if without_key:
                 context.dropped[self._label, NULL_KEY_OR_VALUE] += without_key
-            kept = [row for row, number in enumerate(found) if number is not None]
-            rows, found = rows.take(number_array(kept)), [found[row] for row in kept]
+            rows, found = rows.take(number_array(kept)), found[kept]
         return [self._make_rows(rows, versions, found)]
 
-    def _make_rows(self, rows: pa.Table, versions: TableVersions, found: Sequence[int | None]) -> pa.Table:
+    def _make_rows(self, rows: pa.Table, versions: TableVersions, found: Numbers) -> pa.Table:
         shape = self._shape
         keys = [rows.column(name) for name in shape.left.key]
-        left, right = Taken(rows, range(rows.num_rows)), Taken(versions.values, found)
+        left, right = Taken(rows, np.arange(rows.num_rows)), Taken(versions.values, found)
         columns = shape.make_values(keys, left, right, shape.columns.names)
         hidden = [rows.column(name) for name in HIDDEN.names]
         return pa.Table.from_arrays([*columns, *hidden], schema=stream_schema(shape.columns))
-
-
-def _find_versions(
-    versions: TableVersions,
-    changes: pa.Table,
-    change_keys: Sequence[bytes | None],
-    rows: pa.Table,
-    row_keys: Sequence[bytes | None],
-) -> list[int | None]:
-    """The version of the table that each row meets. In most batches the table does not change, and no row has to wait
-    for its turn."""
-    if not changes.num_rows:
-        return [None if key is None else versions.current[key] for key in row_keys]
-    found: list[int | None] = []
-    for side, row in in_order([changes, rows]):
-        if side == 1:
-            key = row_keys[row]
-            found.append(None if key is None else versions.current[key])
-        elif change_keys[row] is not None:
-            versions.step(row)
-    return found

@@ -12,19 +12,31 @@ a tombstone for a missing key comes out as a tombstone if the other side has the
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
-from ottla.streams.kernels.joining import JoinShape, Taken, in_order, take_hidden, take_keys
+from ottla.streams.kernels.grouping import Numbers
+from ottla.streams.kernels.joining import JoinShape, Taken, rank_rows, take_hidden, take_keys
 from ottla.streams.kernels.kernel import KernelContext, StoreSpec
-from ottla.streams.kernels.versions import TableVersions, make_struct, table_codec
+from ottla.streams.kernels.versions import NONE, TableVersions, make_struct, number_array, table_codec
 from ottla.streams.rows import TIMESTAMP, table_schema
 from ottla.streams.state.keys import encode_keys
 
-Pair = tuple[int | None, int | None]
-"""Versions of the left and of the right side."""
 
-NOTHING: Pair = (None, None)
+class _Results(NamedTuple):
+    """What changes make, one for each change that goes on. Versions of the left and of the right side make a result;
+    where both are NONE, there is none."""
+
+    places: Numbers
+    causes: Numbers
+    """The rows of the inputs, numbered through."""
+    times: Numbers
+    left: Numbers
+    right: Numbers
+    old_left: Numbers
+    old_right: Numbers
 
 
 class TableJoinKernel:
@@ -51,61 +63,62 @@ class TableJoinKernel:
             return [table_schema(self._shape.columns, self._shape.key, with_old=self._with_old).empty_table()]
         keys = [encode_keys(rows, side.key) for rows, side in zip(inputs, self._sides, strict=True)]
         stores = [context.store(name) for name in self._store_names]
-        versions = [
-            TableVersions(self._codecs[side], inputs[side], keys[side], stores[side], asked=keys[1 - side])
+        places = rank_rows(inputs)
+        left, right = (
+            TableVersions(self._codecs[side], inputs[side], places[side], keys[side], stores[side], keys[1 - side])
             for side in (0, 1)
+        )
+        parts = [
+            self._join(side, rows.column(TIMESTAMP).to_numpy(), keys[side], places[side], (left, right))
+            for side, rows in enumerate(inputs)
         ]
-        row_times = [rows.column(TIMESTAMP).to_pylist() for rows in inputs]
-        causes: list[int] = []
-        times: list[int] = []
-        news: list[Pair] = []
-        olds: list[Pair] = []
-        for side, row in in_order(inputs):
-            key = keys[side][row]
-            if key is None:
-                continue
-            before, after = versions[side].step(row)
-            other = versions[1 - side].current[key]
-            if not self._is_result(side, before, after, other):
-                continue
-            news.append(self._result(side, after, other))
-            olds.append(self._result(side, before, other))
-            causes.append(row + (inputs[0].num_rows if side else 0))
-            other_time = None if other is None else versions[1 - side].times[other]
-            times.append(max(row_times[side][row], -1 if other_time is None else other_time))
-        return [self._make_changes(inputs, versions, causes, times, news, olds)]
+        parts[1] = parts[1]._replace(causes=parts[1].causes + inputs[0].num_rows)
+        order = np.argsort(np.concatenate([part.places for part in parts]))
+        results = _Results(*(np.concatenate(column)[order] for column in zip(*parts, strict=True)))
+        return [self._make_changes(inputs, left.values, right.values, results)]
 
-    def _is_result(self, side: int, before: int | None, after: int | None, other: int | None) -> bool:
-        """Whether a change of a side goes on, given the version of the other side."""
-        if self._shape.how == "inner" or (self._shape.how == "left" and side == 1):
-            return other is not None
-        return other is not None or before is not None or after is not None
-
-    def _result(self, side: int, own: int | None, other: int | None) -> Pair:
-        """The versions that make the result, or nothing."""
-        left, right = (own, other) if side == 0 else (other, own)
-        needed = {"inner": left is not None and right is not None, "left": left is not None, "outer": True}
-        return (left, right) if needed[self._shape.how] else NOTHING
-
-    def _make_changes(
+    def _join(
         self,
-        inputs: Sequence[pa.Table],
-        versions: Sequence[TableVersions],
-        causes: Sequence[int],
-        times: Sequence[int],
-        news: Sequence[Pair],
-        olds: Sequence[Pair],
-    ) -> pa.Table:
+        side: int,
+        times: Numbers,
+        keys: Sequence[bytes | None],
+        places: Numbers,
+        versions: tuple[TableVersions, TableVersions],
+    ) -> _Results:
+        """The results of the changes of one side, which have these times, keys and places."""
+        own, others = versions[side], versions[1 - side]
+        before, after, other = own.find(keys, places), own.made, others.find(keys, places)
+        goes_on = other != NONE
+        if self._shape.how == "outer" or (self._shape.how == "left" and side == 0):
+            goes_on |= (before != NONE) | (after != NONE)
+        rows = np.flatnonzero(goes_on & np.array([key is not None for key in keys], np.bool_))
+        before, after, other, times = before[rows], after[rows], other[rows], times[rows]
+        if others.values.num_rows:
+            times = np.maximum(times, np.where(other == NONE, -1, others.times[other]))
+        new, old = ((own, other) if side == 0 else (other, own) for own in (after, before))
+        return _Results(places[rows], rows, times, *self._keep_results(*new), *self._keep_results(*old))
+
+    def _keep_results(self, left: Numbers, right: Numbers) -> tuple[Numbers, Numbers]:
+        """The versions of both sides, NONE for both where they make no result."""
+        if self._shape.how == "outer":
+            return left, right
+        is_there = left != NONE
+        if self._shape.how == "inner":
+            is_there &= right != NONE
+        return np.where(is_there, left, NONE), np.where(is_there, right, NONE)
+
+    def _make_changes(self, inputs: Sequence[pa.Table], left: pa.Table, right: pa.Table, results: _Results) -> pa.Table:
+        """The results as changes. `left` and `right` have the values of versions."""
         shape = self._shape
-        keys = take_keys(inputs, [side.key for side in self._sides], causes)
-        left, right = (Taken(versions[side].values, [pair[side] for pair in news]) for side in (0, 1))
-        columns = shape.make_values(keys, left, right, shape.columns.names)
-        deleted = pa.array([pair == NOTHING for pair in news], pa.bool_())
-        arrays = [*columns, *take_hidden(inputs, causes, times), deleted]
+        keys = take_keys(inputs, [side.key for side in self._sides], results.causes)
+        new = Taken(left, results.left), Taken(right, results.right)
+        deleted = pa.array((results.left == NONE) & (results.right == NONE))
+        hidden = take_hidden(inputs, results.causes, results.times)
+        arrays = [*shape.make_values(keys, *new, shape.columns.names), *hidden, deleted]
         if self._with_old:
-            left, right = (Taken(versions[side].values, [pair[side] for pair in olds]) for side in (0, 1))
+            old = Taken(left, results.old_left), Taken(right, results.old_right)
             names = shape.value_names
-            existed = pa.array([None if pair == NOTHING else 0 for pair in olds], pa.int64())
+            existed = number_array(np.maximum(results.old_left, results.old_right))
             fields = [shape.columns.field(name) for name in names]
-            arrays.append(make_struct(shape.make_values(keys, left, right, names), fields, existed))
+            arrays.append(make_struct(shape.make_values(keys, *old, names), fields, existed))
         return pa.Table.from_arrays(arrays, schema=table_schema(shape.columns, shape.key, with_old=self._with_old))

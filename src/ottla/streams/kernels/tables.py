@@ -4,13 +4,22 @@ A table's store has the canonical bytes of the key, and the value columns with `
 `versions.table_codec`). Rows without a key are dropped and counted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.streams.kernels.kernel import KernelContext, StoreSpec
-from ottla.streams.kernels.versions import TableVersions, is_deleted, make_struct, number_array, table_codec, with_old
+from ottla.streams.kernels.versions import (
+    NONE,
+    TableVersions,
+    is_deleted,
+    make_struct,
+    number_array,
+    table_codec,
+    with_old,
+)
 from ottla.streams.rows import DELETED, HIDDEN, table_schema, value_fields
 from ottla.streams.state.keys import encode_keys
 
@@ -45,30 +54,22 @@ class _TableKernel:
         if self._with_old or self._only_needed_tombstones:
             return [self._follow(rows, context)]
         if not self._is_source:
-            keys = encode_keys(rows, self._key)
-            self._write(rows, {key: row for row, key in enumerate(keys) if key is not None}, context)
+            self._write(rows, {key: row for row, key in enumerate(self._find_keys(rows))}, context)
         return [rows]
 
     def _follow(self, rows: pa.Table, context: KernelContext) -> pa.Table:
-        """Process rows one after the other with the value before each of them."""
+        """The rows with the value before each of them, and the last one of each key for the store."""
         store = context.store(self.stores[0].name)
-        keys = encode_keys(rows, self._key)
-        versions = TableVersions(self._codec, rows, keys, store)
-        kept: list[int] = []
-        olds: list[int | None] = []
-        newest: dict[bytes, int] = {}
-        for row, key in enumerate(keys):
-            before, after = versions.step(row)
-            if before is None and after is None and self._only_needed_tombstones:
-                continue
-            kept.append(row)
-            olds.append(before)
-            if key is not None:
-                newest[key] = row
+        keys = self._find_keys(rows)
+        places = np.arange(rows.num_rows)
+        versions = TableVersions(self._codec, rows, places, keys, store)
+        olds, kept = versions.find(keys, places), places
+        if self._only_needed_tombstones:
+            kept = np.flatnonzero((olds != NONE) | (versions.made != NONE))
         if not self._is_source:
-            self._write(rows, newest, context)
+            self._write(rows, {keys[row]: row for row in kept.tolist()}, context)
         if len(kept) < rows.num_rows:
-            rows = rows.take(number_array(kept))
+            rows, olds = rows.take(number_array(kept)), olds[kept]
         if not self._with_old:
             return rows
         numbers = number_array(olds)
@@ -91,7 +92,11 @@ class _TableKernel:
             cleaned = cleaned.filter(has_key)
         return cleaned
 
-    def _write(self, rows: pa.Table, newest: dict[bytes, int], context: KernelContext) -> None:
+    def _find_keys(self, rows: pa.Table) -> list[bytes]:
+        """The keys of rows that are `_clean`, so each of them has one."""
+        return [key for key in encode_keys(rows, self._key) if key is not None]
+
+    def _write(self, rows: pa.Table, newest: Mapping[bytes, int], context: KernelContext) -> None:
         """Write the last row of each key."""
         if newest:
             last = rows.take(number_array(list(newest.values())))

@@ -1,21 +1,27 @@
 """Versions: all values that the keys of a table have during one batch, those before it and those of its rows.
 
-A step that follows a table row by row needs "the value of this key at this moment" and "the value before that". Values
-stay in Arrow tables. Python only decides which version belongs to which row, by number, and the columns of the result
-are taken from the versions at once.
+A step that follows a table in the order of its rows needs "the value of this key at this place" and "the value before
+that". Versions have numbers, and those of all rows of a batch are found at once: a change is found by its key and place
+among the sorted ones. The columns of the result are then taken from the versions.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ottla.streams.kernels.grouping import Numbers
 from ottla.streams.kernels.kernel import KernelContext
 from ottla.streams.rows import DELETED, OLD, TIMESTAMP, value_fields
 from ottla.streams.state.store import Store
 from ottla.streams.state.values import RowCodec
 
 NULL_KEY_OR_VALUE = "null key or value"
+NONE: Final = -1
+"""The number of a version where a key has no value."""
 
 
 def table_codec(columns: pa.Schema, key: Sequence[str]) -> RowCodec:
@@ -27,45 +33,60 @@ def table_codec(columns: pa.Schema, key: Sequence[str]) -> RowCodec:
 
 
 class TableVersions:
-    """The versions of one table during one batch.
-
-    `current` has the number of each key's version at the moment, None if there is none. It begins with the state before
-    the batch. `step(i)` moves on to the table's row `i`.
-    """
+    """The versions of one table during one batch: those of all keys before the batch, then one for each change."""
 
     def __init__(
         self,
         codec: RowCodec,
         changes: pa.Table,
+        places: Numbers,
         row_keys: Sequence[bytes | None],
         store: Store,
         asked: Sequence[bytes | None] = (),
     ) -> None:
-        """`row_keys` are those of the changes, `asked` the others that the step will look up."""
+        """`places` and `row_keys` are those of the changes, `asked` the other keys that the step will look up. Places
+        increase, and no row of the batch has the place of another one."""
         names = codec.columns.names
-        self._row_keys = row_keys
         keys = [key for key in dict.fromkeys((*row_keys, *asked)) if key is not None]
+        self._key_numbers: dict[bytes | None, int] = {**dict(zip(keys, range(len(keys)), strict=True)), None: NONE}
         stored = store.get_many_before(keys) if keys else []
-        found = [None if value is None else number for number, value in enumerate(stored)]
-        self.current: dict[bytes, int | None] = dict(zip(keys, found, strict=True))
-        self._first_row = len(keys)
-        self._deleted = is_deleted(changes, names[:-1]).to_pylist()
+        self._stored: Numbers = np.fromiter(
+            (NONE if value is None else number for number, value in enumerate(stored)), np.int64, len(stored)
+        )
+        deleted = is_deleted(changes, names[:-1]).to_numpy().astype(np.bool_)
+        self.made: Numbers = np.where(deleted, NONE, len(keys) + np.arange(len(deleted)))
+        """The version that each change makes; NONE if it deletes its key."""
         before = codec.decode(stored) if keys else codec.columns.empty_table()
         self.values: pa.Table = pa.concat_tables([before, changes.select(names).cast(codec.columns)]).combine_chunks()
-        self.times: list[int | None] = self.values.column(TIMESTAMP).to_pylist()
+        numbers = self._number(row_keys)
+        self._rows: Numbers = np.argsort(numbers, kind="stable")
+        self._changed, self._places = numbers[self._rows], places[self._rows]
 
-    def step(self, row: int) -> tuple[int | None, int | None]:
-        """Move on to a row of the changes. Returns the versions before and after it. Its key must not be null."""
-        key = self._row_keys[row]
-        assert key is not None
-        before = self.current[key]
-        after = None if self._deleted[row] else self._first_row + row
-        self.current[key] = after
-        return before, after
+    @cached_property
+    def times(self) -> Numbers:
+        """The time of each version; -1 if it is not known."""
+        found: Numbers = pc.fill_null(self.values.column(TIMESTAMP), -1).to_numpy()
+        return found
+
+    def find(self, keys: Sequence[bytes | None], places: Numbers) -> Numbers:
+        """The version that each key has just before a place; NONE if there is none, or no key."""
+        numbers = self._number(keys)
+        if not len(self._rows):
+            return self._take_stored(numbers)
+        span = 1 + max(int(self._places.max()), int(places.max(initial=0)))
+        last = np.searchsorted(self._changed * span + self._places, numbers * span + places) - 1
+        has_changed = (last >= 0) & (self._changed[last] == numbers) & (numbers >= 0)
+        return np.where(has_changed, self.made[self._rows[last]], self._take_stored(numbers))
 
     def take(self, names: Sequence[str], numbers: pa.Array) -> list[pa.ChunkedArray]:
         """The columns with these versions; null where a number is null."""
         return list(self.values.select(names).take(numbers).columns)
+
+    def _number(self, keys: Sequence[bytes | None]) -> Numbers:
+        return np.fromiter(map(self._key_numbers.__getitem__, keys), np.int64, len(keys))
+
+    def _take_stored(self, numbers: Numbers) -> Numbers:
+        return np.where(numbers < 0, NONE, self._stored[numbers]) if len(self._stored) else numbers
 
 
 def is_deleted(rows: pa.Table, value_names: Sequence[str]) -> pa.ChunkedArray:
@@ -114,7 +135,10 @@ def with_old(rows: pa.Table, old: pa.Array) -> pa.Table:
     return rows.append_column(pa.field(OLD, old.type), old)
 
 
-def number_array(numbers: Sequence[int | None]) -> pa.Array:
+def number_array(numbers: Sequence[int | None] | Numbers) -> pa.Array:
+    """Numbers of rows or versions to take. None and, in a numpy array, NONE make a row of nulls."""
+    if isinstance(numbers, np.ndarray):
+        return pa.array(numbers, pa.int64(), mask=numbers < 0)
     return pa.array(numbers, pa.int64())
 
 
