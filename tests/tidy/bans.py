@@ -421,6 +421,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.cli": COMMAND_LINE,
             "ottla.connect.connectors.files.directory_sink": "when to look at a range that is short again",
             "ottla.connect.running.loop": "when a task that has failed may run again",
+            "ottla.connect.running.source_tasks": "commits before the time of its transaction is over",
             "ottla.connect.running.sink_loop": "when to look for new topics again",
             "ottla.connect.worker.starting": "hands the clock to everything below",
             "ottla.streams.running.driver": "hands the clock to everything below",

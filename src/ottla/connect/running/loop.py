@@ -22,10 +22,13 @@ class LoopContext:
 
     name: str
     tasks_max: int
-    jobs: Jobs
+    make_jobs: Callable[[], Jobs]
+    """Called for the first batch: it may wait until Spark has started."""
     ownership: Ownership
     redact: Callable[[str], str]
     """A text without the secrets of the connector."""
+    announce: Callable[[], None]
+    """Called when the tasks of the next batch are known, and before it runs."""
 
 
 class Loop(ABC):
@@ -38,6 +41,7 @@ class Loop(ABC):
         """Topics that records were written to or read from."""
         self.counts: Counter[str] = Counter()
         self._is_started = False
+        self._jobs: Jobs | None = None
 
     @abstractmethod
     def start(self) -> None:
@@ -74,6 +78,7 @@ class Loop(ABC):
         orders = self.plan()
         if not orders:
             return False
+        self.context.announce()
         reports = self._run(orders)
         has_committed = False
         for report in reports:
@@ -106,8 +111,10 @@ class Loop(ABC):
             slot.failure = None
 
     def _run(self, orders: Sequence[Order]) -> list[Report]:
+        if self._jobs is None:
+            self._jobs = self.context.make_jobs()
         try:
-            return [to_report(fields) for fields in self.context.jobs.run([order_fields(each) for each in orders])]
+            return [to_report(fields) for fields in self._jobs.run([order_fields(each) for each in orders])]
         except JobFailed as error:
             failure = Failure(RETRY, f"the Spark job has failed: {error}")
             return [Report(each.task, each.producer, failure=failure) for each in orders]

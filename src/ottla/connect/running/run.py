@@ -171,8 +171,14 @@ class Run:
         copy: Connector = loads(dumps(connector))  # type: ignore[no-untyped-call]
 
         def make_context(step: "Callable[[DataFrame], DataFrame]") -> LoopContext:
-            jobs = Jobs(self._environment.spark(), step)
-            return LoopContext(self._spec.name, self._tasks_max, jobs, ownership, self._redact)
+            return LoopContext(
+                self._spec.name,
+                self._spec.context.tasks_max,
+                lambda: Jobs(self._environment.spark(), step),
+                ownership,
+                self._redact,
+                lambda: self._set_state(State.RUNNING),
+            )
 
         if isinstance(connector, Source):
             assert isinstance(copy, Source)
@@ -195,10 +201,6 @@ class Run:
         self._clients.append(consumer)
         context = make_context(partial(_add_sink_step, sink_plan))
         return SinkLoop(context, connector, consumer, config.read_subscription())
-
-    @property
-    def _tasks_max(self) -> int:
-        return self._spec.context.tasks_max
 
     def _pause(self, seconds: float | None) -> None:
         """Until something is asked for, or so many seconds have passed."""

@@ -135,6 +135,8 @@ class Worker:
         is_starting = not status.tasks and status.connector.state in (State.RUNNING, State.PAUSED)
         if not is_starting:
             self._publish_tasks(name, status.tasks)
+        elif status.connector.state is State.PAUSED:  # it has not made its tasks anew, and does not before it goes on
+            self._publish_tasks(name, [status.connector] * len(self.configs.state.tasks.get(name, [])))
         if self._tracks_topics:
             in_use = self.statuses.state.topics.get(name, set())
             for topic in sorted(status.topics - in_use):

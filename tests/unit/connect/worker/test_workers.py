@@ -9,7 +9,7 @@ from ottla.client.client import Client
 from ottla.connect.errors import ConnectError
 from ottla.connect.worker.herder import AlreadyExists, BadRequest, ConnectorOffset, Forbidden, NotFound, TaskId
 from ottla.connect.worker.herding import WorkerHerder
-from ottla.connect.worker.runs import State, TargetState
+from ottla.connect.worker.runs import RunStatus, State, TargetState, TaskState
 from ottla.connect.worker.starting import make_distributed_herder, make_standalone_herder
 from ottla.testing import LocalBroker, broker
 from ottla.topic_partition import TopicPartition
@@ -267,6 +267,14 @@ def test_sinks_whose_targets_keep_offsets_are_asked_to_change_them(workers: Work
     with pytest.raises(ConnectError, match="fixed"):
         herder.alter_offsets("fixed", change)
     assert herder.get_offsets("fixed") == []
+
+
+def test_tasks_of_a_paused_connector_are_shown_after_its_worker_was_restarted(workers: Workers) -> None:
+    herder = workers.add()
+    herder.create_connector("a", SOURCE)
+    wait_until(lambda: find_state(herder, "a") is State.RUNNING and len(herder.get_connector("a").tasks) == 2)
+    workers.runs[0].find("a").listener(RunStatus(TaskState(State.PAUSED)))
+    wait_until(lambda: [each.state for each in herder.get_status("a").tasks] == [State.PAUSED] * 2)
 
 
 def test_a_standalone_worker_forgets_configurations(long_sessions: LocalBroker) -> None:
