@@ -12,6 +12,7 @@ from ottla.connect.settings.definition import REQUIRED, Importance, Kind, Settin
 from ottla.connect.transforms.kinds import PREDICATES, TRANSFORMATIONS
 
 _FILES: Final = "ottla.connect.connectors.files"
+_S3: Final = "ottla.connect.connectors.s3"
 
 _CONNECTORS: Final = (
     (
@@ -27,6 +28,7 @@ _CONNECTORS: Final = (
         PluginType.SOURCE,
         "ottla.connect.connectors.postgresql.source:PostgresConnector",
     ),
+    ("io.confluent.connect.s3.S3SinkConnector", PluginType.SINK, f"{_S3}.s3_sink:S3Sink"),
 )
 """The class name that users write, the type, and the home of our class."""
 

@@ -12,17 +12,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from ottla.client.backoff import now_ms
 from ottla.connect.connector import ConnectorContext, Sink, SinkBatch, Written
 from ottla.connect.connectors.files.formats import make_format, to_columns
 from ottla.connect.connectors.files.ledger import Ledger, LedgerFile, sync_directory
 from ottla.connect.connectors.files.partitioners import make_partitioner
-from ottla.connect.connectors.files.pieces import Cut, Piece, Rotation, cut_rows
+from ottla.connect.connectors.files.pieces import Cut, Rotation, cut_rows, list_after
 from ottla.connect.connectors.files.storage_settings import STORAGE_SETTINGS
-from ottla.connect.data.columns import RecordColumns
 from ottla.connect.settings.definition import REQUIRED, Importance, Kind, Setting, Settings
 from ottla.topic_partition import TopicPartition
 
@@ -89,7 +85,7 @@ class DirectorySink(Sink):
         with file.open(self._epoch) as ledger:
             self._finish(file, ledger)
             position = ledger.positions.get(str(where), batch.start)
-            columns = [each for rows in batch.rows for each in _list_after(to_columns(rows), position)]
+            columns = [each for rows in batch.rows for each in list_after(to_columns(rows), position)]
             cut = cut_rows(batch.partition, columns, make_partitioner(self.config), self._rotation, now_ms())
             end = max(batch.end if cut.end is None else cut.end, position)
             if cut.pieces or end > position:
@@ -102,7 +98,7 @@ class DirectorySink(Sink):
         for number, piece in enumerate(cut.pieces):
             pending = os.path.join(self._own, f"{where}.{number}.pending")
             with open(pending, "wb") as out:
-                out.write(format_.write(piece.schema, _join(piece)))
+                out.write(format_.write(piece.schema, piece.join()))
                 out.flush()
                 os.fsync(out.fileno())
             name = f"{where.topic}+{where.partition}+{piece.start:010d}.{format_.extension}"
@@ -124,24 +120,3 @@ class DirectorySink(Sink):
         ledger.positions |= ledger.intent["positions"]
         ledger.intent = None
         file.save(ledger)
-
-
-def _join(piece: Piece) -> pa.Array:
-    return piece.values[0] if len(piece.values) == 1 else pa.concat_arrays(piece.values)
-
-
-def _list_after(found: Sequence[RecordColumns], position: int) -> list[RecordColumns]:
-    """Rows from an offset on. Earlier ones were written by a batch whose offsets were not committed."""
-    kept = []
-    for rows in found:
-        assert rows.offset is not None
-        first = len(rows.offset.filter(pc.less(rows.offset, position)))
-        if first < len(rows):
-            kept.append(rows if not first else _slice(rows, first))
-    return kept
-
-
-def _slice(rows: RecordColumns, first: int) -> RecordColumns:
-    times = None if rows.timestamp is None else rows.timestamp.slice(first)
-    offsets = None if rows.offset is None else rows.offset.slice(first)
-    return RecordColumns(rows.topic, rows.value_schema, rows.value.slice(first), timestamp=times, offset=offsets)

@@ -7,7 +7,8 @@ time       path.format, of a time cut to partition.duration.ms
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from math import gcd
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -21,6 +22,8 @@ Partitioner = Callable[[int, RecordColumns], pa.Array]
 """From a topic partition and rows to the directory of each row, as a dictionary-encoded column."""
 
 PATH_FORMAT: Final = "'year'=YYYY/'month'=MM/'day'=dd/'hour'=HH"
+MINUTE_MS: Final = 60_000
+EPOCH: Final = datetime(1970, 1, 1)
 PARTITIONERS: Final = ("default", "field", "time")
 
 _WORDS: Final = re.compile(r"'([^']*)'|(yyyy|YYYY|MM|dd|HH|mm|ss)|([^A-Za-z'])|(.)")
@@ -67,6 +70,7 @@ def _read_field(rows: RecordColumns, path: str) -> pa.Array:
 
 def _by_time(config: Mapping[str, Any]) -> Partitioner:
     duration_ms = config["partition.duration.ms"]
+    step_ms = gcd(duration_ms, MINUTE_MS)  # zones differ by whole minutes: times of a step share a directory
     directives = _translate(config["path.format"])
     field = config["timestamp.field"]
     try:
@@ -76,11 +80,19 @@ def _by_time(config: Mapping[str, Any]) -> Partitioner:
 
     def encode(_: int, rows: RecordColumns) -> pa.Array:
         times = _find_times(rows, field)
-        cut = pc.multiply(pc.divide(times, duration_ms), duration_ms).dictionary_encode()
-        names = [datetime.fromtimestamp(each / 1000, UTC).astimezone(zone) for each in cut.dictionary.to_pylist()]
-        return pa.DictionaryArray.from_arrays(cut.indices, [each.strftime(directives) for each in names])
+        cut = pc.multiply(pc.divide(times, step_ms), step_ms).dictionary_encode()
+        starts = [_find_start(each, duration_ms, zone) for each in cut.dictionary.to_pylist()]
+        names = pa.array([each.strftime(directives) for each in starts], pa.string()).dictionary_encode()
+        return pa.DictionaryArray.from_arrays(names.indices.take(cut.indices), names.dictionary)
 
     return encode
+
+
+def _find_start(time_ms: int, duration_ms: int, zone: ZoneInfo) -> datetime:
+    """The local time at which the directory of a time begins."""
+    local = datetime.fromtimestamp(time_ms / 1000, UTC).astimezone(zone).replace(tzinfo=None)
+    since = local - EPOCH
+    return EPOCH + since // timedelta(milliseconds=duration_ms) * timedelta(milliseconds=duration_ms)
 
 
 def _find_times(rows: RecordColumns, field: str) -> pa.Array:

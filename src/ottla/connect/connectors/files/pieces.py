@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ottla.connect.connector import MAX_ROWS
 from ottla.connect.connectors.files.partitioners import Partitioner
@@ -48,6 +49,10 @@ class Piece:
     values: list[pa.Array] = field(default_factory=list)
     rows: int = 0
     is_complete: bool = False
+
+    def join(self) -> pa.Array:
+        """All values, as one column."""
+        return self.values[0] if len(self.values) == 1 else pa.concat_arrays(self.values)
 
 
 @dataclass(frozen=True)
@@ -124,3 +129,20 @@ def _find_times(rows: RecordColumns) -> Any:
     if rows.timestamp is None:
         return np.zeros(len(rows), np.int64)
     return rows.timestamp.fill_null(0).to_numpy(zero_copy_only=False)
+
+
+def list_after(found: Sequence[RecordColumns], position: int) -> list[RecordColumns]:
+    """Rows from an offset on. Earlier ones were written by a batch whose offsets were not committed."""
+    kept = []
+    for rows in found:
+        assert rows.offset is not None
+        first = len(rows.offset.filter(pc.less(rows.offset, position)))
+        if first < len(rows):
+            kept.append(rows if not first else _slice(rows, first))
+    return kept
+
+
+def _slice(rows: RecordColumns, first: int) -> RecordColumns:
+    times = None if rows.timestamp is None else rows.timestamp.slice(first)
+    offsets = None if rows.offset is None else rows.offset.slice(first)
+    return RecordColumns(rows.topic, rows.value_schema, rows.value.slice(first), timestamp=times, offset=offsets)
