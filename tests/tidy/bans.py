@@ -259,6 +259,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.cli": COMMAND_LINE,
             "ottla.testing": "a broker as a child of the test",
             "ottla.streams.state.starting": "starts state servers",
+            "ottla.streams.running.handover": "asks whether the owner of an abandoned directory is gone, with signal 0",
             "ottla.streams.state.server": "ends without waiting for threads that wait for a broker",
         },
         wrong=("import subprocess", "import os\nos.kill(1, 9)", "from multiprocessing import Process"),

@@ -4,19 +4,26 @@ Between the two, Spark computes the user's Columns, which may drop every row and
 records. Of our own columns (`_offset`, `_headers` and so on) most steps read none: they go this way too, because Spark
 takes much longer to pass on a column than the steps themselves take. Both workers are on the same machine, and the
 second one has read all rows of the first before it looks.
+
+Spark removes the directory of the files when it ends, unless it is killed. The directory's name has the process that
+both workers were forked from, so the next run of the app finds the directories that nobody uses any more.
 """
 
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 
 from ottla.streams.running.work import Failure, Position
 
-_FACTS = b"facts"
+_FACTS: Final = b"facts"
+_DIRECTORY: Final = "ottla-handover"
 
 
 @dataclass(frozen=True)
@@ -31,10 +38,10 @@ class Handover:
     failure: Failure | None = None
 
 
-def make_handover_path(attempt: int) -> str:
+def make_handover_path(app: str, attempt: int) -> str:
     """In a directory of this executor that Spark removes. Attempts of an application's tasks have different numbers."""
     directory = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
-    return os.path.join(directory, "ottla-handover", str(attempt))
+    return os.path.join(directory, f"{_DIRECTORY}-{app}-{os.getppid()}", str(attempt))
 
 
 def send_handover(place: str, handover: Handover) -> None:
@@ -45,11 +52,34 @@ def send_handover(place: str, handover: Handover) -> None:
         None if failure is None else [failure.kind, failure.message],
     ]
     bad = handover.bad.replace_schema_metadata({_FACTS: json.dumps(facts).encode()})
-    os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+    directory = Path(place).parent
+    if not directory.exists():
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _remove_abandoned(directory)
     with pa.OSFile(place, "wb") as file:
         for table in (bad, handover.kept, handover.failed):
             with pa.ipc.new_stream(file, table.schema) as stream:
                 stream.write_table(table)
+
+
+def _remove_abandoned(directory: Path) -> None:
+    """Remove the directories of earlier runs of the app whose processes are gone. Spark's own directories, which they
+    are in, lie side by side."""
+    start = directory.name.rpartition("-")[0] + "-"
+    for other in directory.parent.parent.glob(f"*/{start}*"):
+        owner = other.name.removeprefix(start)
+        if owner.isdecimal() and not _is_running(int(owner)):
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def _is_running(process_id: int) -> bool:
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def receive_handover(place: str) -> Handover:

@@ -68,7 +68,7 @@ def read_source(plan: TaskPlan, aside: Sequence[str], batches: Iterable[pa.Recor
     order = _take_order()
     if order is None:
         return
-    place = _place_of_handover()
+    place = _place_of_handover(plan)
     try:
         found, positions = _read_sources(plan, order)
         rows, failed = sift_rows(found[0].rows, order.sifting)
@@ -105,7 +105,7 @@ def _run(plan: TaskPlan, order: Order) -> Report:
 
 def _process(plan: TaskPlan, order: Order, batches: Sequence[pa.RecordBatch]) -> Report:
     try:
-        read = receive_handover(_place_of_handover())
+        read = receive_handover(_place_of_handover(plan))
         if read.failure is not None:
             return Report(order.partition, order.producer, failure=read.failure)
         if order.sifting is not None and order.sifting.is_trial:
@@ -193,8 +193,8 @@ def _take_order() -> Order | None:
     return None if fields is None else to_order(fields)
 
 
-def _place_of_handover() -> str:
-    return make_handover_path(get_task_context().taskAttemptId())
+def _place_of_handover(plan: TaskPlan) -> str:
+    return make_handover_path(plan.options.name, get_task_context().taskAttemptId())
 
 
 def _to_row(report: Report) -> pa.RecordBatch:
