@@ -1,11 +1,15 @@
 """The test driver: topics, batches, time and state in memory."""
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
 from ottla.streams import graph
 from ottla.streams.errors import StreamsError
 from ottla.streams.options import AppOptions
 from ottla.streams.testing import TestDriver
+from ottla.streams.windows import session, tumbling
 from tests.unit.streams.planning.topologies import count, join, keep_if, rekey, sink, source, to_table
 
 
@@ -47,6 +51,31 @@ def test_a_source_table_is_there_for_the_next_batch() -> None:
 
         assert [record["value"] for record in test.read("out")] == [{"value": 1, "right_value": 7}]
         assert test.query("users").all() == [{"key": "a", "value": 7}]
+
+
+@pytest.mark.parametrize(
+    ("make", "times"),
+    [
+        (count, {b"a": [30], b"b": [20]}),  # the highest time of the rows, as in Kafka
+        (to_table, {b"a": [10], b"b": [20]}),  # the time of the newest row
+        (partial(count, window=tumbling(25, grace=100)), {b"a": [10, 30], b"b": [20]}),
+        (partial(count, window=session(5, grace=100)), {b"a": [10, 30], b"b": [20]}),
+    ],
+)
+def test_a_changelogs_record_has_the_time_of_its_own_rows(
+    make: Callable[[graph.Node, str], graph.Node], times: dict[bytes, list[int]]
+) -> None:
+    """The last row of the batch, with the time 10, is late for none of them."""
+    with TestDriver("app", [make(source("in"), "state")], partitions=1) as test:
+        rows = [{"key": "a", "value": 1, "_timestamp": 30}, {"key": "b", "value": 2, "_timestamp": 20}]
+        test.feed("in", [*rows, {"key": "a", "value": 3, "_timestamp": 10}])
+
+        (records,) = test.topic("app-state-changelog").partitions
+        found: dict[bytes, list[int]] = {}
+        for each in records:
+            assert each.key is not None
+            found.setdefault(each.key[:1], []).append(each.timestamp_ms)
+        assert {key: sorted(each) for key, each in found.items()} == times
 
 
 def test_a_deleted_key_is_a_record_without_a_value() -> None:

@@ -84,7 +84,7 @@ class AccumulatorState:
         is_new = np.fromiter((value is None for value in stored), np.bool_, len(stored))
         state = self.codec.decode([value for value in stored if value is not None])
         values = self._merge_accumulators(arrays, groups, state, np.flatnonzero(~is_new))
-        store.put_many(keys, self.codec.encode(values))
+        store.put_many(keys, self.codec.encode(values), values.column(TIMESTAMP).to_numpy().tolist())
         columns = take_rows(arrays, self._key, groups.first, groups)
         columns |= {field.name: as_array(values.column(field.name)) for field in self._results}
         columns |= make_hidden(arrays, groups)

@@ -195,12 +195,14 @@ class _ProcessorBatch:
                 reached[each[SOURCE]] = max(each[STREAM_TIME], reached.get(each[SOURCE], -1))
         self._read_timers(self._times.preview(reached))
         self._load([key for key in keys if key is not None])
+        latest: dict[bytes, int] = {}
         for index, (key, row, ours) in enumerate(zip(keys, contents, hidden, strict=True)):
             if self._times.advance(ours[SOURCE], ours[STREAM_TIME]):
                 self._fire(ours[ORDER], ours[SOURCE])
             if key is None:
                 self._context.dropped[self._kernel.label, NULL_KEY] += 1
                 continue
+            latest[key] = max(ours[TIMESTAMP], latest.get(key, ours[TIMESTAMP]))
             self._process(key, row, ours, index)
             self._fire(ours[ORDER], ours[SOURCE])
         self._times.finish(self._context.source_times, self._context.idle_times, self._kernel.close_idle_ms)
@@ -209,7 +211,7 @@ class _ProcessorBatch:
         self._fire(hidden[-1][ORDER] if hidden else 0, None)
         for key, state in self._loaded.items():
             if state.is_changed:
-                self._store.put(key, state.encode(key))
+                self._store.put(key, state.encode(key), latest.get(key))
         return [output.make_table() for output in self._outputs.values()]
 
     # State and timers

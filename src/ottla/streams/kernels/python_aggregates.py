@@ -135,7 +135,9 @@ class PythonState:
             except (TypeError, ValueError):
                 self._repeat(folded, steps)
         changes = [folded for folded in found.values() if folded.is_change]
-        store.put_many([each.key for each in changes], [each.after for each in changes])
+        store.put_many(
+            [each.key for each in changes], [each.after for each in changes], [each.time for each in changes]
+        )
         return sorted(changes, key=lambda each: each.steps[-1])
 
     def _load(self, key: bytes, stored: bytes | None) -> Folded:

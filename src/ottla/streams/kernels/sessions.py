@@ -115,7 +115,7 @@ class SessionKernel:
             if each.after is None:
                 windows.remove(each.end, key)
                 continue
-            windows.store.put(key, each.after)
+            windows.store.put(key, each.after, each.end)
             if each.before is None:
                 windows.add([each.end], [key])
 

@@ -20,7 +20,7 @@ from ottla.streams.kernels.versions import (
     table_codec,
     with_old,
 )
-from ottla.streams.rows import DELETED, HIDDEN, table_schema, value_fields
+from ottla.streams.rows import DELETED, HIDDEN, TIMESTAMP, table_schema, value_fields
 from ottla.streams.state.keys import encode_keys
 
 NULL_KEY = "null key"
@@ -103,7 +103,8 @@ class _TableKernel:
             values = self._codec.encode(last)
             deleted = last.column(DELETED).to_pylist()
             written = [None if gone else value for value, gone in zip(values, deleted, strict=True)]
-            context.store(self.stores[0].name).put_many(list(newest), written)
+            times = last.column(TIMESTAMP).to_numpy().tolist()
+            context.store(self.stores[0].name).put_many(list(newest), written, times)
 
 
 class SourceTableKernel(_TableKernel):

@@ -81,4 +81,5 @@ class UnmatchedRows:
     def save(self, encode: Callable[[Sequence[int]], Sequence[bytes]]) -> None:
         """Write the rows of the batch that still wait; `encode` makes values of their rows."""
         if self._added:
-            self._store.put_many(list(self._added), list(encode(list(self._added.values()))))
+            times = [decode_time(id[:_TIME_BYTES]) for id in self._added]
+            self._store.put_many(list(self._added), encode(list(self._added.values())), times)

@@ -5,7 +5,7 @@ store's changelog topic, one for each key, in the transaction of the batch.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from typing import Protocol
 
@@ -28,11 +28,17 @@ class Store:
     def __init__(self, before: StateReader) -> None:
         self._before = before
         self._written: dict[bytes, bytes | None] = {}
+        self._times: dict[bytes, int] = {}
 
     @property
     def changes(self) -> Mapping[bytes, bytes | None]:
         """What the batch has written; None for a deleted key."""
         return self._written
+
+    @property
+    def change_times(self) -> Mapping[bytes, int]:
+        """The times of changes that have one of their own, by key. The others have the time of the batch."""
+        return self._times
 
     def get(self, key: bytes) -> bytes | None:
         return self._written[key] if key in self._written else self._before.get_many([key])[0]
@@ -72,12 +78,17 @@ class Store:
             found += 1
             yield key, value
 
-    def put(self, key: bytes, value: bytes | None) -> None:
-        """None deletes the key."""
+    def put(self, key: bytes, value: bytes | None, time_ms: int | None = None) -> None:
+        """None deletes the key. The time is that of the changelog's record: of the latest row in the value."""
         self._written[key] = value
+        if time_ms is not None:
+            self._times[key] = time_ms
+        else:
+            self._times.pop(key, None)
 
-    def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+    def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None], times_ms: Iterable[int]) -> None:
         self._written.update(zip(keys, values, strict=True))
+        self._times.update(zip(keys, times_ms, strict=True))
 
 
 class MemoryReader:

@@ -54,7 +54,8 @@ def run_steps(
     changes = {name: context.stores[name].changes for name in own if context.stores[name].changes}
     time_ms = _latest(inputs, context)
     for name, changed in changes.items():
-        records.append((own[name], write_changes(changed, partition=context.partition, time_ms=time_ms)))
+        own_times = context.stores[name].change_times
+        records.append((own[name], write_changes(changed, own_times, partition=context.partition, time_ms=time_ms)))
     return Outgoing(records, changes, context.late)
 
 
@@ -69,7 +70,8 @@ def _write_late(plan: SubtopologyPlan, context: KernelContext) -> list[Records]:
 
 
 def _latest(inputs: Sequence[pa.Table], context: KernelContext) -> int:
-    """The time of changelog records: the latest one of the batch's rows, or of its sources if time alone has passed."""
+    """The time of changes that have none of their own, such as those of indexes: the latest one of the batch's rows, or
+    of its sources if time alone has passed."""
     latest = [pc.max(rows[TIMESTAMP]).as_py() for rows in inputs if rows.num_rows]
     told = [time for time in context.source_times.values() if time != NO_TIME]
     return max(latest or told, default=context.now_ms)

@@ -1,6 +1,7 @@
 """Rows to records: what sinks, repartition topics and changelogs get."""
 
 from collections.abc import Mapping
+from itertools import repeat
 from typing import Final
 
 import numpy as np
@@ -124,10 +125,13 @@ def write_late_rows(rows: pa.Table, key: tuple[str, ...], names: tuple[str, ...]
     return to_records(keys, values, rows[HEADERS], rows[TIMESTAMP], pa.nulls(len(rows), pa.int32()))
 
 
-def write_changes(changes: Mapping[bytes, bytes | None], *, partition: int, time_ms: int) -> pa.Table:
-    """The records of a changelog for what a batch has changed in a store; no value for a deleted key."""
+def write_changes(
+    changes: Mapping[bytes, bytes | None], times_ms: Mapping[bytes, int], *, partition: int, time_ms: int
+) -> pa.Table:
+    """The records of a changelog for what a batch has changed in a store; no value for a deleted key. `time_ms` is the
+    time of keys that are not in `times_ms`."""
     keys, values = list(changes.keys()), list(changes.values())
-    times = pa.repeat(pa.scalar(time_ms, pa.int64()), len(keys))
+    times = pa.array(map(times_ms.get, keys, repeat(time_ms)), pa.int64(), size=len(keys))
     places = pa.repeat(pa.scalar(partition, pa.int32()), len(keys))
     return to_records(pa.array(keys, pa.binary()), pa.array(values, pa.binary()), pa.nulls(len(keys)), times, places)
 

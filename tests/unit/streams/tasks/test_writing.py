@@ -96,6 +96,7 @@ def test_late_rows_are_json_by_the_key_of_their_step() -> None:
 
 
 def test_changes_are_records_of_the_tasks_own_partition() -> None:
-    records = write_changes({b"a": b"1", b"b": None}, partition=2, time_ms=5).to_pylist()
+    records = write_changes({b"a": b"1", b"b": None}, {b"a": 3}, partition=2, time_ms=5).to_pylist()
 
     assert [(each["key"], each["value"], each["partition"]) for each in records] == [(b"a", b"1", 2), (b"b", None, 2)]
+    assert [each["timestamp"].microsecond for each in records] == [3000, 5000]
