@@ -3,4 +3,5 @@
 files/        files and directories
 postgresql/   change capture of PostgreSQL
 s3/           buckets of Amazon S3, and of what speaks its protocol
+search/       Elasticsearch and OpenSearch
 """

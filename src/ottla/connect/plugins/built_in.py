@@ -29,6 +29,11 @@ _CONNECTORS: Final = (
         "ottla.connect.connectors.postgresql.source:PostgresConnector",
     ),
     ("io.confluent.connect.s3.S3SinkConnector", PluginType.SINK, f"{_S3}.s3_sink:S3Sink"),
+    (
+        "io.confluent.connect.elasticsearch.ElasticsearchSinkConnector",
+        PluginType.SINK,
+        "ottla.connect.connectors.search.search_sink:ElasticsearchSink",
+    ),
 )
 """The class name that users write, the type, and the home of our class."""
 
