@@ -14,6 +14,9 @@ from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRec
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 CREATE_TIMEOUT_MS: Final = 30_000
+ADDITIONAL_RETENTION_MS: Final = 86_400_000
+"""windowstore.changelog.additional.retention.ms of Kafka Streams. A store goes by event time and the broker by the wall
+clock, so a changelog is kept longer than its store needs."""
 CLUSTER_DEFAULT: Final = -1
 """The broker's default.replication.factor or num.partitions."""
 
@@ -44,7 +47,7 @@ def create_internal_topics(client: Client, plan: AppPlan, counts: Mapping[str, i
     known = dict(counts)
     for topic in plan.internal_topics:
         wanted = topic.partitions or max(known[name] for name in topic.partitions_like)
-        create_topic(client, topic.name, wanted, _config(topic))
+        create_topic(client, topic.name, wanted, make_config(topic))
         known[topic.name] = client.count_partitions([topic.name])[topic.name]
     return {topic.name: known[topic.name] for topic in plan.internal_topics}
 
@@ -67,14 +70,14 @@ def create_topic(client: Client, name: str, partitions: int, config: Mapping[str
             raise KafkaError(ErrorCode(result.error_code), f"cannot create topic {name!r}: {result.error_message}")
 
 
-def _config(topic: InternalTopic) -> dict[str, str]:
+def make_config(topic: InternalTopic) -> dict[str, str]:
     """A changelog is compacted; one of windows also forgets what is older than its retention. Parcels are removed by
     the app itself once they were read, never by the broker."""
     if not topic.is_compacted:
         return {"cleanup.policy": "delete", "retention.ms": "-1", "message.timestamp.type": "CreateTime"}
     if topic.retention_ms is None:
         return {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
-    kept = {"cleanup.policy": "compact,delete", "retention.ms": str(topic.retention_ms)}
+    kept = {"cleanup.policy": "compact,delete", "retention.ms": str(topic.retention_ms + ADDITIONAL_RETENTION_MS)}
     return {**kept, "message.timestamp.type": "CreateTime"}
 
 
