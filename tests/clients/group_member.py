@@ -9,6 +9,7 @@ events need not know which client it is. SIGTERM ends the member in order: it le
 """
 
 import asyncio
+import contextlib
 import json
 import signal
 import sys
@@ -247,7 +248,9 @@ async def _aiokafka(member: Membership) -> None:
             else:
                 progress.committed(sent)
     finally:
-        await consumer.stop()
+        # Stopped while a fetch waits to be sent again, aiokafka raises the cancellation of its own task.
+        with contextlib.suppress(asyncio.CancelledError):
+            await consumer.stop()
 
 
 async def _start(consumer: Any, ended: asyncio.Event) -> None:

@@ -45,10 +45,10 @@ def fields(**values: object) -> dict[str, Any]:
     return {"fields": {name: value for name, value in values.items() if value is not None}}
 
 
-def configure(stream: TextIO, level: str) -> None:
+def configure(stream: TextIO, level: str, formatter: logging.Formatter | None = None) -> None:
     """Write the log of this process to `stream`. Levels of single loggers can be changed later."""
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(LineFormatter())
+    handler.setFormatter(formatter or LineFormatter())
     logging.basicConfig(handlers=[handler], level=level.upper())
 
 

@@ -22,6 +22,8 @@ from tests.simulation.store.scenario import run
 
 SEEDS = sample_size(3, 100)
 SEEDS_MAX = 60
+FIRST_SEEDS = {"says that a change failed that is under way": 8}
+"""Where the search for a rare bug begins: eight seeds before it find nothing, and take half a minute."""
 
 
 def test_no_seed_breaks_a_promise(seed: int) -> None:
@@ -137,7 +139,7 @@ def test_the_simulation_finds_a_bug(name: str, monkeypatch: pytest.MonkeyPatch) 
     BELIEVERS.clear()
     for kind, attribute, replacement in patches:
         monkeypatch.setattr(kind, attribute, replacement)
-    for seed in range(SEEDS_MAX):
+    for seed in range(FIRST_SEEDS.get(name, 0), SEEDS_MAX):
         if any(problem.startswith(promise) for problem in run(seed).problems):
             return
     pytest.fail(f"{SEEDS_MAX} seeds were not enough to find it")

@@ -22,7 +22,8 @@ from tests.unit.cli.every_command import Command, Ended, every_command, run
 
 ROOT = Path(__file__).parents[3]
 COMMANDS = every_command()
-CLIENTS = [command for command in COMMANDS if command.takes_bootstrap]
+CLIENTS = [command for command in COMMANDS if command.takes_bootstrap and command.name != "connect up"]
+"""`connect up` is a worker, which runs until it is stopped. Its errors are tested in test_connect.py."""
 WITH_A_BROKER = [command for command in CLIENTS if command.name != "sql"]
 """`sql` starts Spark when a broker answers. Its errors are tested in tests/spark."""
 
