@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from ottla.connect.connectors.files.avro_files import write_avro
 from ottla.connect.converters.choice import make_converter
+from ottla.connect.converters.json_values import dump_without_schema
 from ottla.connect.data.arrow_types import normalise
 from ottla.connect.data.columns import RecordColumns
 from ottla.connect.data.conversion import records_to_columns
@@ -31,8 +32,13 @@ class FileFormat:
     """The content of a file with these values."""
 
 
-def to_columns(rows: Rows) -> list[RecordColumns]:
-    """Rows as columns, a new one wherever the schema changes. Values without a schema get one from what they are.
+JSON_LINE: Final = Schema(Type.STRING, name="ottla.JsonLine")
+"""Of values that are JSON already, because they have no schema and the file has none either."""
+
+
+def to_columns(rows: Rows, keeps_json: bool = False) -> list[RecordColumns]:
+    """Rows as columns, a new one wherever the schema changes. Values without a schema get one from what they are, or
+    are `JSON_LINE` if they are for a file of JSON and nobody asks for their fields.
 
     Tombstones are left out: a row of a file has a value.
     """
@@ -44,10 +50,10 @@ def to_columns(rows: Rows) -> list[RecordColumns]:
         if record.value is None:
             continue
         if run and record.value_schema != run[0].value_schema:
-            found.append(_columns_of(run))
+            found.append(_columns_of(run, keeps_json))
             run = []
         run.append(record)
-    return [*found, _columns_of(run)] if run else found
+    return [*found, _columns_of(run, keeps_json)] if run else found
 
 
 def _without_tombstones(rows: RecordColumns) -> RecordColumns:
@@ -56,7 +62,12 @@ def _without_tombstones(rows: RecordColumns) -> RecordColumns:
     return RecordColumns(rows.topic, rows.value_schema, rows.value.filter(kept), None, None, *columns)
 
 
-def _columns_of(records: Sequence[Record]) -> RecordColumns:
+def _columns_of(records: Sequence[Record], keeps_json: bool) -> RecordColumns:
+    times = pa.array([each.timestamp for each in records], pa.int64())
+    offsets = pa.array([each.offset for each in records], pa.int64())
+    if keeps_json and records[0].value_schema is None:
+        lines = pa.array([dump_without_schema(each.value).decode() for each in records], pa.string())
+        return RecordColumns(records[0].topic, JSON_LINE, lines, timestamp=times, offset=offsets)
     plain = [
         Record(each.topic, each.value, each.value_schema, timestamp=each.timestamp, offset=each.offset)
         for each in records
@@ -68,8 +79,6 @@ def _columns_of(records: Sequence[Record]) -> RecordColumns:
         schema, values = normalise(pa.array([each.value for each in records]))
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise ConnectError(f"the values have no schema and no common type: {error}") from None
-    times = pa.array([each.timestamp for each in records], pa.int64())
-    offsets = pa.array([each.offset for each in records], pa.int64())
     return RecordColumns(records[0].topic, schema, values, timestamp=times, offset=offsets)
 
 
@@ -81,7 +90,8 @@ def _make_json(_: Mapping[str, Any]) -> FileFormat:
     converter = make_converter("json", {"schemas.enable": "false"}, False)
 
     def write(schema: Schema, values: pa.Array) -> bytes:
-        lines = converter.columns_to_bytes("", schema, values).to_pylist()
+        is_json = schema == JSON_LINE
+        lines = (values.cast(pa.binary()) if is_json else converter.columns_to_bytes("", schema, values)).to_pylist()
         return b"\n".join(lines) + b"\n"
 
     return FileFormat("json", write)

@@ -25,6 +25,7 @@ from ottla.connect.connectors.s3.settings import (
     choose_partitioner,
     find_object_options,
     find_place,
+    keeps_json,
 )
 from ottla.connect.data.columns import RecordColumns
 from ottla.connect.data.conversion import columns_to_records
@@ -45,6 +46,7 @@ class S3Sink(Sink):
         self._bucket = Bucket(find_place(config), find_object_options(config))
         self._rotation = Rotation.of(config)
         choose_partitioner(config)  # raises BadConfig
+        self._keeps_json = keeps_json(config)
         self._owner = uuid.uuid4().hex
         self._epoch = 0
         self._looked_s: dict[TopicPartition, float] = {}
@@ -94,7 +96,7 @@ class S3Sink(Sink):
         kept.load_as(self._epoch)
         self._finish(kept)
         position = kept.ledger.positions.get(str(where), batch.start)
-        columns = [each for rows in batch.rows for each in list_after(to_columns(rows), position)]
+        columns = [each for rows in batch.rows for each in list_after(to_columns(rows, self._keeps_json), position)]
         cut = cut_rows(batch.partition, columns, choose_partitioner(self.config), self._rotation, now_ms())
         end = max(batch.end if cut.end is None else cut.end, position)
         if end > position:

@@ -237,6 +237,13 @@ def choose_format(config: Mapping[str, Any]) -> FileFormat:
     return FileFormat(f"{made.extension}.gz", write)
 
 
+def keeps_json(config: Mapping[str, Any]) -> bool:
+    """Whether values without a schema can be written as they are: as JSON, if no field of them names a prefix."""
+    partitioner = _find_class(PARTITIONERS, config["partitioner.class"])["partitioner.class"]
+    asks_fields = partitioner == "field" or (partitioner == "time" and config["timestamp.extractor"] == "RecordField")
+    return _find_class(FORMATS, config["format.class"]) == "json" and not asks_fields
+
+
 def _make_bytes(config: Mapping[str, Any]) -> FileFormat:
     separator = config["format.bytearray.separator"].encode()
 

@@ -10,11 +10,12 @@ import fastavro
 import pyarrow.parquet as pq
 import pytest
 
-from ottla.connect.connector import ConnectorContext, RefusedRecord
+from ottla.connect.connector import ConnectorContext, RefusedRecord, SinkBatch
 from ottla.connect.connectors.files.ledger import NotOwner
 from ottla.connect.connectors.s3.bucket import Bucket, connect
 from ottla.connect.connectors.s3.s3_sink import S3Sink
 from ottla.connect.connectors.s3.settings import find_place
+from ottla.connect.data.record import Record
 from ottla.connect.errors import BadConfig, ConnectError, RetriableError
 from ottla.connect.settings.parsing import parse
 from ottla.topic_partition import TopicPartition
@@ -173,6 +174,18 @@ def test_bytes_are_written_as_they_are(server: str) -> None:
     sink.write(make_batch(0, [b"\x00a", b"b"]))
     [(key, data)] = read_objects(server, "bytes").items()
     assert (key, gzip.decompress(data)) == ("topics/t/partition=0/t+0+0000000000.bin.gz", b"\x00a;b;")
+
+
+def test_json_without_schemas_stays_as_it_is(server: str) -> None:
+    """Whatever fields and types the values have."""
+    make_bucket(server, "json")
+    sink = make_sink(server, "json", flush_size=4)
+    sink.find_positions([WHERE])
+    values: list[Any] = [{"a": 1}, {"a": "x", "b": [1, "y"]}, 5, {}]
+    records = [Record("t", value, timestamp=0, offset=number) for number, value in enumerate(values)]
+    assert sink.write(SinkBatch("t", 0, 0, 4, [records])).end == 4
+    [data] = read_objects(server, "json").values()
+    assert data == b'{"a":1}\n{"a":"x","b":[1,"y"]}\n5\n{}\n'
 
 
 def test_prefixes_by_field_and_by_local_time(server: str) -> None:
