@@ -1,6 +1,7 @@
 """The connectors that come with Ottla.
 
 files/        files and directories
+jdbc/         tables of PostgreSQL and SQLite
 postgresql/   change capture of PostgreSQL
 s3/           buckets of Amazon S3, and of what speaks its protocol
 search/       Elasticsearch and OpenSearch

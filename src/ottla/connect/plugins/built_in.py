@@ -13,6 +13,7 @@ from ottla.connect.transforms.kinds import PREDICATES, TRANSFORMATIONS
 
 _FILES: Final = "ottla.connect.connectors.files"
 _S3: Final = "ottla.connect.connectors.s3"
+_JDBC: Final = "ottla.connect.connectors.jdbc"
 
 _CONNECTORS: Final = (
     (
@@ -21,6 +22,8 @@ _CONNECTORS: Final = (
         f"{_FILES}.file_source:FileStreamSource",
     ),
     ("org.apache.kafka.connect.file.FileStreamSinkConnector", PluginType.SINK, f"{_FILES}.file_sink:FileStreamSink"),
+    ("io.confluent.connect.jdbc.JdbcSourceConnector", PluginType.SOURCE, f"{_JDBC}.source:JdbcSource"),
+    ("io.confluent.connect.jdbc.JdbcSinkConnector", PluginType.SINK, f"{_JDBC}.sink:JdbcSink"),
     ("ottla.DirectorySource", PluginType.SOURCE, f"{_FILES}.directory_source:DirectorySource"),
     ("ottla.DirectorySink", PluginType.SINK, f"{_FILES}.directory_sink:DirectorySink"),
     (
