@@ -5,7 +5,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ottla.connect.connector import Connector, ConnectorContext, SinkBatch
 from ottla.connect.connectors.jdbc.connection_settings import make_dialect
+from ottla.connect.connectors.jdbc.session import Session
 from ottla.connect.data.record import Record
 from ottla.connect.data.schema import Field, Schema, Type
 from ottla.connect.settings.parsing import parse
@@ -40,6 +41,9 @@ class Database:
         self.config = {"connection.url": url, **({"connection.user": user} if user else {})}
         values = {"connection.user": user, "connection.password": None, "db.timezone": "UTC"}
         self._dialect = make_dialect({"connection.url": url, **values})
+
+    def open(self) -> AbstractContextManager[Session]:
+        return self._dialect.open()
 
     def run(self, *statements: str) -> None:
         with self._dialect.open() as session:

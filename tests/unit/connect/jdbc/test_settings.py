@@ -7,6 +7,7 @@ import pytest
 from ottla.connect.connectors.jdbc.connection_settings import read_url
 from ottla.connect.connectors.jdbc.numbers import find_number
 from ottla.connect.connectors.jdbc.sink import JdbcSink
+from ottla.connect.connectors.jdbc.source import JdbcSource
 from ottla.connect.connectors.postgresql.connecting import Server
 from ottla.connect.data.schema import Type
 from ottla.connect.errors import BadConfig
@@ -69,6 +70,22 @@ def find_error(kind: Any, **config: Any) -> str:
 )
 def test_settings_of_a_sink_that_are_refused(config: dict[str, Any], name: str) -> None:
     assert find_error(JdbcSink, **config).startswith(f"{name}: ")
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        ({"mode": "timestamp"}, "timestamp.column.name"),
+        ({"mode": "incrementing"}, "incrementing.column.name"),
+        ({"mode": "bulk", "query": "SELECT 1", "table_whitelist": "a"}, "table.whitelist"),
+        ({"mode": "bulk", "table_blacklist": "b", "table_whitelist": "a"}, "table.blacklist"),
+        ({"mode": "bulk", "table_types": "SYNONYM"}, "table.types"),
+        ({"mode": "bulk", "query_suffix": "FOR UPDATE"}, "query.suffix"),
+        ({"mode": "bulk", "topic_prefix": ""}, "topic.prefix"),
+    ],
+)
+def test_settings_of_a_source_that_are_refused(config: dict[str, Any], name: str) -> None:
+    assert find_error(JdbcSource, **{"topic_prefix": "db-", **config}).startswith(f"{name}: ")
 
 
 @pytest.mark.parametrize(

@@ -55,14 +55,15 @@ class JdbcSource(Source):
         now_s = time.monotonic()
         if now_s < self._tables_due_s and not any(self._is_due(key, offsets, now_s) for key in self._polls):
             return []
-        parts = []
+        parts: list[Part] = []
         with self._dialect.open() as session:
             if now_s >= self._tables_due_s:
                 self._find_tables(session)
                 self._tables_due_s = now_s + self.config["table.poll.interval.ms"] / 1000
-            for key, poll in self._polls.items():
-                if not self._is_due(key, offsets, now_s):
-                    continue
+            # A task may not come to its last parts, so those that were read last come last.
+            for key, poll in sorted(self._polls.items(), key=lambda each: offsets.get(each[0]) != each[1].offset):
+                if not self._is_due(key, offsets, now_s) or (parts and self._mode == BULK):
+                    continue  # a table in bulk has no offset that would tell whether it was read
                 poll.due_s = now_s + self.config["poll.interval.ms"] / 1000
                 poll.offset = offsets.get(key)
                 work = self._look(session, poll)
