@@ -4,6 +4,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -30,29 +31,30 @@ def find_programs() -> Path:
 
 
 @contextmanager
-def postgresql(directory: Path, *options: str) -> Iterator["Database"]:
+def postgresql() -> Iterator["Database"]:
     """A server with logical decoding. It refuses to run as root, who runs it as the user postgres."""
     programs = find_programs()
-    data, sockets = directory / "data", directory / "sockets"
-    sockets.mkdir(parents=True)
     prefix: list[str] = []
     if os.getuid() == 0:
         if shutil.which("runuser") is None:
             skip_without("PostgreSQL", "it does not run as root, and there is no runuser")
         prefix = ["runuser", "-u", "postgres", "--"]
-        for parent in (directory, *directory.parents):
-            if parent.owner() == "root" and parent != Path("/") and not parent.stat().st_mode & 1:
-                parent.chmod(parent.stat().st_mode | 1)
-        shutil.chown(directory, "postgres")
-        shutil.chown(sockets, "postgres")
+    # Not below tmp_path, which is closed to other users.
+    with tempfile.TemporaryDirectory(prefix="ottla-postgresql-") as directory:
+        if prefix:
+            shutil.chown(directory, "postgres")
+        yield from _run_server(programs, prefix, Path(directory))
+
+
+def _run_server(programs: Path, prefix: list[str], directory: Path) -> Iterator["Database"]:
+    data = directory / "data"
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
     _run([*prefix, str(programs / "initdb"), "-A", "trust", "-U", "postgres", "-N", "-D", str(data)])
     settings = [
-        f"-p {port} -h 127.0.0.1 -k {sockets}",
+        f"-p {port} -h 127.0.0.1 -k {directory}",
         "-c wal_level=logical -c fsync=off -c max_replication_slots=20",
-        *(f"-c {each}" for each in options),
     ]
     control = [*prefix, str(programs / "pg_ctl"), "-w", "-D", str(data), "-l", str(directory / "log")]
     _run([*control, "-o", " ".join(settings), "start"])

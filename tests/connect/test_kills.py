@@ -26,14 +26,14 @@ LINES_PER_KILL = 10 * BATCH_LINES
 class Driver:
     """The process of the connectors."""
 
-    def __init__(self, broker: LocalBroker, directory: Path) -> None:
-        self._arguments = [broker.bootstrap, str(directory)]
+    def __init__(self, broker: LocalBroker, directory: Path, module: str = "tests.connect.crashing") -> None:
+        self._arguments = [module, broker.bootstrap, str(directory)]
         self._log = directory / "driver.log"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(HOME / "src"), str(HOME)))}
-        command = [sys.executable, "-m", "tests.connect.crashing", *self._arguments]
+        command = [sys.executable, "-m", *self._arguments]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
 

@@ -4,14 +4,17 @@ from collections.abc import Iterator
 
 import pytest
 
+from ottla.connect.connector import partition_key
 from ottla.connect.connectors.postgresql import changes, snapshots
+from ottla.connect.data.columns import RecordColumns
+from ottla.connect.data.conversion import columns_to_records
 from ottla.connect.errors import ConnectError
 from tests.connect.postgresql import Database, postgresql, simplify
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
-    with postgresql(tmp_path_factory.mktemp("postgresql") / "server") as running:
+def server() -> Iterator[Database]:
+    with postgresql() as running:
         yield running
 
 
@@ -189,6 +192,27 @@ def test_an_interrupted_snapshot_goes_on(server: Database, monkeypatch: pytest.M
     rows = database.query("SELECT a, b, v FROM parts")
     assert table == {(row["a"], row["b"]): row["v"] for row in rows}
     assert [each.value["op"] for each in again.records if each.value].count("r") == 35
+
+
+def test_a_chunk_is_one_snapshot(server: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is committed while a task reads is not in its rows, and appears once, after them."""
+    monkeypatch.setattr(snapshots, "FETCH_ROWS", 10)
+    database = server.create("snapshot")
+    database.run(
+        "CREATE TABLE a (id int PRIMARY KEY, v int)", "INSERT INTO a SELECT n, 0 FROM generate_series(1, 15) n"
+    )
+    capture = database.capture()
+    (part,) = capture.source.plan({})
+    batches = capture.source.read(part, None)
+    next(batches)
+    database.run("UPDATE a SET v = 1 WHERE id IN (1, 15)")
+    (last,) = batches
+    (rows,) = last.rows
+    assert isinstance(rows, RecordColumns)
+    assert [each.value["after"]["v"] for each in columns_to_records(rows)] == [0] * 5
+    assert last.offset is not None
+    capture.offsets[partition_key(part.partition)] = last.offset
+    assert [simplify(each)[1:3] for each in capture.run()] == [({"id": 1}, "u"), ({"id": 15}, "u")]
 
 
 def test_a_slot_that_somebody_else_has_moved_is_an_error(server: Database) -> None:

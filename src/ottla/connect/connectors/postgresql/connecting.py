@@ -105,7 +105,7 @@ def query_rows(connection: "Connection", sql: str) -> list[dict[str, Any]]:
 
 
 def execute(connection: "Connection", sql: str) -> None:
-    """A statement that returns nothing."""
+    """Statements that return nothing. Only with autocommit: without it, ADBC commits what was done before them."""
     with explain_errors("PostgreSQL"), connection.cursor() as cursor:
         cursor.executescript(sql)
 

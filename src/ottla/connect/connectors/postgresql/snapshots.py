@@ -49,9 +49,9 @@ SELECT pg_current_snapshot()::text AS snapshot, (pg_current_wal_insert_lsn() - '
 
 def read_snapshot(server: Server, capture: Capture, oid: int, offset: SourceOffset | None) -> Iterator[SourceBatch]:
     """The rows that follow the offset, up to about MAX_ROWS of them, all in one snapshot."""
-    with closing(connect(server, autocommit=False)) as connection:
-        execute(connection, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    with closing(connect(server)) as connection:
         execute(connection, SESSION)
+        execute(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         shapes = Shapes.read(connection, capture)
         table = shapes.tables.get(oid)
         chunks = read_chunks(offset[CHUNKS]) if offset else []

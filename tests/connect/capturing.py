@@ -1,0 +1,51 @@
+"""A capture that a test kills. Its settings are in config.json of the directory.
+
+python -m tests.connect.capturing <bootstrap> <directory>
+"""
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from ottla.connect.connector import Part, SourceBatch, SourceOffset
+from ottla.connect.connectors.postgresql import changes, snapshots
+from ottla.connect.connectors.postgresql.source import PostgresConnector
+from ottla.connect.running.sessions import create_session
+from tests.connect.runs import RunningConnector
+from tests.spark_session import SETTINGS
+
+NAME = "capturing"
+SIZES = (
+    (snapshots, {"FETCH_ROWS": 30, "MAX_ROWS": 60}),
+    (changes, {"BATCH_ROWS": 4, "MAX_ROWS": 20, "PIECE_ROWS": 30}),
+)
+
+
+class SmallSteps(PostgresConnector):
+    """Reads little in each round, so that there are many."""
+
+    def read(self, part: Part, offset: SourceOffset | None) -> Iterator[SourceBatch]:
+        for module, sizes in SIZES:
+            for name, size in sizes.items():
+                setattr(module, name, size)
+        yield from super().read(part, offset)
+
+
+def run_capture(bootstrap: str, directory: Path) -> None:
+    spark = create_session("capturing", "local[2]", {**SETTINGS})
+    config = json.loads((directory / "config.json").read_text())
+    running = RunningConnector(spark, bootstrap, SmallSteps, NAME, config)
+    is_stopping = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: is_stopping.set())
+    running.run.start()
+    is_stopping.wait()
+    running.run.stop()
+    running.run.join(60)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    run_capture(sys.argv[1], Path(sys.argv[2]))
