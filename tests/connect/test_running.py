@@ -88,6 +88,9 @@ def test_bad_records_become_dead_letters(spark: "SparkSession", broker: LocalBro
     with running(spark, broker, Collecting, "sort", transforms=Quiet(), **config) as run:
         wait_until(lambda: read_group(broker, "sort") == {TopicPartition("mixed", 0): 6}, lambda: run.status)
         wait_until(lambda: run.count("total-records-skipped") == 3)
+        assert (
+            run.run.task_metrics[0].items() >= {"lag": 0, "sink-record-lag-max": 0, "sink-record-read-total": 6}.items()
+        )
     assert [each[4] for each in read_collected(tmp_path / "out")] == ["GOOD", "LAST"]
     letters = read_records(broker, "letters")
     assert [each["value"] for each in letters] == [values[1], values[3], values[4]]

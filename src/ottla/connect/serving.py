@@ -13,7 +13,7 @@ from ottla.connect.running.run import Run, RunEnvironment
 from ottla.connect.running.sessions import create_session
 from ottla.connect.settings.redaction import Redactor
 from ottla.connect.transforms.chain import make_transforms
-from ottla.connect.worker.herder import BadRequest
+from ottla.connect.worker.herder import BadRequest, ConnectorMetrics
 from ottla.connect.worker.properties import OFFSETS_TOPIC
 from ottla.connect.worker.runs import ConnectorSpec, StatusListener
 from ottla.connect.worker.standalone import ConnectorFile
@@ -72,6 +72,9 @@ class WorkerProcess:
                 self._herder.create_connector(connector.name, connector.config, connector.initial_state)
             except BadRequest as error:
                 raise BadRequest(f"{connector.name}: {error}") from None
+
+    def list_metrics(self) -> Mapping[str, ConnectorMetrics]:
+        return self._herder.list_metrics()
 
     def close(self) -> None:
         self._server.stop()

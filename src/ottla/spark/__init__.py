@@ -8,6 +8,7 @@
     topic_tables.py   topics as tables of SQL       jobs.py      orders as small jobs, for Streams and Connect
     daemon.py         the process that Spark forks Python workers from
     quick_start.py    a JVM that starts sooner, and a first job before it is needed
+    log4j2.properties what the JVM logs: errors
 
 The data source itself is the package `pyspark_ottla`, which Spark finds by its name.
 """

@@ -30,6 +30,9 @@ LOCAL_DEFAULTS = {
     "spark.ui.enabled": "false",
 }
 
+_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
 _with_listener: "WeakSet[SparkSession]" = WeakSet()
 """Sessions that have the listener which commits to the groups of queries."""
 
@@ -43,6 +46,7 @@ def session(
     """
     _prepare_environment()
     settings = {**DEFAULTS, **(LOCAL_DEFAULTS if master.startswith("local") else {}), **(config or {})}
+    settings[_JAVA_OPTIONS] = _silence(str(settings.get(_JAVA_OPTIONS, "")))
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, _text(value))
@@ -51,6 +55,12 @@ def session(
         found.streams.addListener(WaitingQueries(found))
         _with_listener.add(found)
     return found
+
+
+def _silence(options: str) -> str:
+    """Options of the JVM that keep its start from logging warnings, unless the user has settings for its log."""
+    is_settled = "log4j" in options or "SPARK_CONF_DIR" in os.environ or " " in str(_LOG_SETTINGS)
+    return options if is_settled else f"-Dlog4j2.configurationFile={_LOG_SETTINGS} {options}".strip()
 
 
 def _prepare_environment() -> None:

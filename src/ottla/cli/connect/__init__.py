@@ -1,6 +1,7 @@
 """`ottla connect up|list|create|...`: workers of Kafka Connect, and their connectors.
 
 running.py       up: runs a worker
+progress.py      the line on its terminal
 asking.py        asks the REST API of a worker
 connectors.py    list, status, create, pause, resume, stop, restart and delete
 offsets.py       offsets: shows, changes and resets them

@@ -10,6 +10,7 @@ from threading import Event
 from ottla.cli.client import BOOTSTRAP_VARIABLE, parse_pairs
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.connect.asking import read_file
+from ottla.cli.connect.progress import show_progress
 from ottla.observability import logs
 
 GROUP = "group.id"
@@ -44,7 +45,7 @@ def run_up(options: argparse.Namespace) -> int:
             worker.start(connectors)
             mode = f"in the group {properties[GROUP]}" if GROUP in properties else "alone"
             print(f"ottla: Connect runs {mode}; its REST API is http://127.0.0.1:{worker.port}", flush=True)
-            stopping.wait()
+            show_progress(worker, stopping)
         finally:
             worker.close()
     except (ConnectError, HerderError) as error:

@@ -6,6 +6,7 @@ documents.py            what the worker says, as the JSON of answers, without se
 connectors.py           /connectors
 connector_plugins.py    /connector-plugins
 worker_pages.py         /, /health and /admin/loggers
+metrics.py              /metrics, for Prometheus
 guard.py                who may ask: pages of other sites in a browser may not; access.control.allow.origin
 application.py          all of it as one ASGI application
 listeners.py            the worker's properties that say where the server listens

@@ -84,6 +84,7 @@ class Resource:
     methods: Mapping[str, Endpoint]
     takes_json: bool = True
     """Whether a request of another media type is refused. The pages that no method sends anything to do not care."""
+    gives_json: bool = True
 
     def match(self, parts: Sequence[str]) -> dict[str, str] | None:
         wanted = self.path.strip("/").split("/")
@@ -115,7 +116,7 @@ def check_media_types(resource: Resource, call: Call) -> None:
         given = None if call.content_type is None else call.content_type.partition(";")[0].strip().lower()
         if (given is None and call.body) or (given is not None and given != JSON):
             raise RestError(415, describe_status(415))
-    if call.accept is not None and not _accepts_json(call.accept):
+    if resource.gives_json and call.accept is not None and not _accepts_json(call.accept):
         raise RestError(406, describe_status(406))
 
 

@@ -13,6 +13,7 @@ from ottla.connect.rest.application import Application
 from ottla.connect.rest.connector_plugins import PluginEndpoints
 from ottla.connect.rest.connectors import ConnectorEndpoints
 from ottla.connect.rest.listeners import Listener, RestOptions
+from ottla.connect.rest.metrics import MetricsEndpoint
 from ottla.connect.rest.routing import Resource
 from ottla.connect.rest.worker_pages import WorkerEndpoints
 from ottla.connect.worker.herder import Herder
@@ -61,6 +62,7 @@ class RestServer:
         )
         resources = [
             *worker.list_resources(),
+            *MetricsEndpoint(herder).list_resources(),
             *connectors.list_resources(),
             *PluginEndpoints(plugins).list_resources(),
             *(worker.list_admin_resources() if options.admin_listeners is None else ()),

@@ -3,7 +3,7 @@
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from logging import getLogger
 
@@ -39,7 +39,6 @@ class Loop(ABC):
         self.slots = TaskSlots(context.tasks_max)
         self.topics: set[str] = set()
         """Topics that records were written to or read from."""
-        self.counts: Counter[str] = Counter()
         self._is_started = False
         self._jobs: Jobs | None = None
 
@@ -62,6 +61,25 @@ class Loop(ABC):
     @abstractmethod
     def recover(self, slots: Iterable[TaskSlot]) -> None:
         """Find out what tasks that have just been fenced had committed before."""
+
+    def find_lags(self) -> Mapping[int, Sequence[int]]:
+        """How many records each task is behind in its topic partitions. Callable from any thread."""
+        return {}
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Of all tasks, by Kafka's names of metrics. Callable from any thread."""
+        return sum((Counter(dict(slot.counts)) for slot in [*self.slots]), Counter())
+
+    def list_metrics(self) -> list[dict[str, float]]:
+        """The counts of each task and its lag. Callable from any thread."""
+        lags = self.find_lags()
+        found = []
+        for slot in [*self.slots]:
+            behind = lags.get(slot.number)
+            lag = {} if behind is None else {"lag": sum(behind), "sink-record-lag-max": max(behind, default=0)}
+            found.append({**slot.counts, **lag})
+        return found
 
     def is_done(self) -> bool:
         return False
@@ -122,7 +140,7 @@ class Loop(ABC):
     def _take(self, report: Report) -> bool:
         """Whether something was committed."""
         slot = next(slot for slot in self.slots if slot.number == report.task)
-        self.counts.update(report.counts)
+        slot.counts.update(report.counts)
         self.topics.update(report.topics)
         for line in report.log:
             log.error("connector %s, task %d: %s", self.context.name, report.task, self.context.redact(line))
@@ -134,6 +152,7 @@ class Loop(ABC):
         else:
             failure = Failure(report.failure.kind, self.context.redact(report.failure.trace))
             slot.note_failure(failure, time.monotonic())
+            slot.counts["total-retries"] += not slot.is_failed
             level = log.error if slot.is_failed else log.warning
             level("connector %s, task %d: %s", self.context.name, slot.number, failure.message)
         return bool(report.offsets or report.positions)

@@ -6,7 +6,7 @@ cause is its trace. Any other failure of the connector itself is FAILED. Failure
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from logging import getLogger
@@ -99,6 +99,10 @@ class Run:
     @property
     def counters(self) -> Mapping[str, float]:
         return {} if self._loop is None else dict(self._loop.counts)
+
+    @property
+    def task_metrics(self) -> Sequence[Mapping[str, float]]:
+        return [] if self._loop is None else self._loop.list_metrics()
 
     # The thread
 

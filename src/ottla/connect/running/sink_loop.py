@@ -44,6 +44,8 @@ class SinkLoop(Loop):
         self._positions: dict[TopicPartition, int] = {}
         self._kept_by_target: set[TopicPartition] = set()
         """Partitions whose positions the target keeps: only the target can change them."""
+        self._ends: dict[TopicPartition, int] = {}
+        """The ends of the topic partitions when they were last looked at."""
         self._refreshed_s = 0.0
 
     def start(self) -> None:
@@ -115,6 +117,7 @@ class SinkLoop(Loop):
         if time.monotonic() - self._refreshed_s >= REFRESH_S:
             self._find_partitions()
         ends = self._client.list_offsets(dict.fromkeys(self._positions, LATEST), self._subscription.isolation)
+        self._ends = {where: each.offset for where, each in ends.items()}
         by_task: dict[int, list[RangeOrder]] = {}
         slots: dict[int, TaskSlot] = {}
         if any(start > ends[where].offset for where, start in self._positions.items()):
@@ -125,6 +128,15 @@ class SinkLoop(Loop):
                 by_task.setdefault(slot.number, []).append(RangeOrder(*where, start, end))
                 slots[slot.number] = slot
         return [Order(number, self.get_producer(slots[number]), (), found) for number, found in by_task.items()]
+
+    def find_lags(self) -> Mapping[int, Sequence[int]]:
+        found: dict[int, list[int]] = {slot.number: [] for slot in [*self.slots]}
+        ends = self._ends
+        for where, offset in self._positions.copy().items():
+            number = self.slots.get_number(str(where))
+            if number is not None and where in ends:
+                found.setdefault(number, []).append(max(ends[where] - offset, 0))
+        return found
 
     def take(self, report: Report) -> None:
         for topic, partition, offset in report.positions:

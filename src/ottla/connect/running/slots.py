@@ -1,7 +1,8 @@
 """The tasks of a run as its driver knows them: producers, failures in a row, and what a user is told about them."""
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.client.transactions import ProducerIdentity
@@ -23,6 +24,8 @@ class TaskSlot:
     retry_at_s: float = 0.0
     failure: Failure | None = None
     """The last batch failed."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """By Kafka's names of metrics."""
 
     @property
     def is_failed(self) -> bool:
@@ -71,6 +74,10 @@ class TaskSlots:
             self._loads[number] += 1
             self._keys[key] = number
         return self._slots[number]
+
+    def get_number(self, key: str) -> int | None:
+        """Of the task that has the key. Callable from any thread."""
+        return self._keys.get(key)
 
     def forget(self, key: str) -> None:
         """The key will not come again."""

@@ -117,6 +117,16 @@ class Health:
     message: str
 
 
+@dataclass(frozen=True)
+class ConnectorMetrics:
+    """Of a connector that runs on this worker."""
+
+    type: ConnectorType
+    state: State
+    tasks: Sequence[Mapping[str, float]]
+    """What each task has done, by Kafka's names of metrics; and `lag`, the records that a sink has not read."""
+
+
 class Herder(Protocol):
     """Each method raises NotFound if the connector or task does not exist, and KafkaError or Unreachable if the Kafka
     cluster does not answer. A configuration that is not valid raises BadRequest."""
@@ -178,6 +188,9 @@ class Herder(Protocol):
     def get_cluster_info(self) -> ClusterInfo: ...
 
     def get_health(self) -> Health: ...
+
+    def list_metrics(self) -> Mapping[str, ConnectorMetrics]:
+        """Of the connectors that run on this worker."""
 
 
 class Plugins(Protocol):

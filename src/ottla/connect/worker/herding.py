@@ -13,6 +13,7 @@ from ottla.connect.worker.herder import (
     BadRequest,
     ClusterInfo,
     ConnectorInfo,
+    ConnectorMetrics,
     ConnectorOffset,
     ConnectorState,
     ConnectorStatus,
@@ -236,6 +237,14 @@ class WorkerHerder:
             if trouble is None
             else Health("unhealthy", trouble)
         )
+
+    def list_metrics(self) -> Mapping[str, ConnectorMetrics]:
+        configurations = {**self._state.connectors}
+        return {
+            name: ConnectorMetrics(self._plugins.find_type(configurations[name]), state, tasks)
+            for name, (state, tasks) in sorted(self._worker.supervisor.list_metrics().items())
+            if name in configurations
+        }
 
     # Parts
 

@@ -75,7 +75,7 @@ _WITHOUT_EFFECT: Final = {
     "inter.worker.signature.algorithm": "workers send each other no requests",
     "inter.worker.verification.algorithms": "workers send each other no requests",
     "rest.extension.classes": "extensions are Java classes",
-    "metric.reporters": "reporters are Java classes",
+    "metric.reporters": "reporters are Java classes; GET /metrics has the metrics for Prometheus",
 }
 _PREFIXES: Final = (
     "producer.",

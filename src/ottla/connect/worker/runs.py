@@ -4,7 +4,7 @@ A run has all tasks of its connector. It is made for one configuration and start
 or reconfigured gets a new run after the old one has stopped.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -91,6 +91,10 @@ class ConnectorRun(Protocol):
     @property
     def counters(self) -> Mapping[str, float]:
         """Metrics by Kafka's names, such as source-record-write-total."""
+
+    @property
+    def task_metrics(self) -> Sequence[Mapping[str, float]]:
+        """Those of each task, and `lag`: records of topics that a sink has not read."""
 
 
 class RunFactory(Protocol):

@@ -6,7 +6,7 @@ outlives its time is abandoned: its successor fences it.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -80,6 +80,15 @@ class Supervisor:
     def owned(self) -> frozenset[str]:
         """The connectors that have a run here, also those that are stopping."""
         return frozenset([*self._runs])
+
+    def list_metrics(self) -> dict[str, tuple[State, Sequence[Mapping[str, float]]]]:
+        """The state of each run, and the metrics of its tasks. Callable from any thread."""
+        found = {}
+        for name, each in [*self._runs.items()]:
+            status = each.status
+            state = State.UNASSIGNED if status is None else status.connector.state
+            found[name] = state, each.run.task_metrics
+        return found
 
     def supervise(self, wanted: Mapping[str, Wanted], confirmed_s: float) -> None:
         """`confirmed_s` is the last time at which the worker was sure that what is assigned to it is its own."""

@@ -13,6 +13,7 @@ from ottla.connect.worker.herder import (
     BadRequest,
     ClusterInfo,
     ConnectorInfo,
+    ConnectorMetrics,
     ConnectorOffset,
     ConnectorState,
     ConnectorStatus,
@@ -77,6 +78,7 @@ class HerderInMemory:
         self.traces: dict[str, str] = {}
         self.offsets: dict[str, list[ConnectorOffset]] = {}
         self.levels: dict[str, str] = {}
+        self.metrics: dict[str, ConnectorMetrics] = {}
         self.health = Health("healthy", "Worker has completed startup and is ready to handle requests.")
 
     def list_connectors(self) -> Sequence[str]:
@@ -192,6 +194,9 @@ class HerderInMemory:
 
     def get_cluster_info(self) -> ClusterInfo:
         return ClusterInfo("1.0", "c0ffee", "cluster")
+
+    def list_metrics(self) -> Mapping[str, ConnectorMetrics]:
+        return self.metrics
 
     def get_health(self) -> Health:
         return self.health

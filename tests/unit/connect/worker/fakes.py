@@ -31,6 +31,7 @@ class FakeRun:
         self.ends_when_asked = ends_when_asked
         self.is_running = False
         self.counters: Mapping[str, float] = {}
+        self.task_metrics: Sequence[Mapping[str, float]] = [{}] * spec.context.tasks_max
 
     def start(self, *, paused: bool = False) -> None:
         self.is_running = True
