@@ -5,6 +5,7 @@ kinds.py             the table of all transformations and predicates
 transformation.py    what a transformation is
 predicates.py        TopicNameMatches, HasHeaderKey, RecordIsTombstone
 casting.py           Cast
+debezium.py          ExtractNewRecordState
 fields.py            ExtractField, HoistField, ReplaceField, ValueToKey
 field_path.py        the way to a nested field
 filtering.py         Filter

@@ -8,6 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 from ottla.connect.errors import BadConfig
 from ottla.connect.settings.definition import Settings
 from ottla.connect.transforms.casting import Cast
+from ottla.connect.transforms.debezium import ExtractNewRecordState
 from ottla.connect.transforms.fields import ExtractField, HoistField, ReplaceField, ValueToKey
 from ottla.connect.transforms.filtering import Filter
 from ottla.connect.transforms.flattening import Flatten
@@ -69,6 +70,12 @@ TRANSFORMATIONS: Final[tuple[Plugin[Transformation], ...]] = (
         for part in ("Key", "Value")
     ),
     *(Plugin(f"{_PACKAGE}.{kind.__name__}", kind.settings, kind.doc, kind) for kind in _OF_RECORDS),
+    Plugin(
+        "io.debezium.transforms.ExtractNewRecordState",
+        ExtractNewRecordState.settings,
+        ExtractNewRecordState.doc,
+        ExtractNewRecordState,
+    ),
 )
 PREDICATES: Final[tuple[Plugin[Predicate], ...]] = tuple(
     Plugin(f"{_PACKAGE}.predicates.{kind.__name__}", kind.settings, kind.doc, kind) for kind in _PREDICATES

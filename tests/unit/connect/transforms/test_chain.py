@@ -96,8 +96,9 @@ def test_a_changed_schema_is_made_once() -> None:
 
 
 def test_all_of_kafkas_are_there() -> None:
-    names = {each.short_name.partition("$")[0] for each in TRANSFORMATIONS}
-    assert len(names) == 16 and len(TRANSFORMATIONS) == 26 and len(PREDICATES) == 3
+    kafkas = [each for each in TRANSFORMATIONS if each.class_name.startswith("org.apache.kafka.")]
+    names = {each.short_name.partition("$")[0] for each in kafkas}
+    assert len(names) == 16 and len(kafkas) == 26 and len(PREDICATES) == 3
     with_default = {
         each.short_name.partition("$")[0]
         for each in TRANSFORMATIONS
