@@ -1,4 +1,4 @@
-"""The S3 sink on a broker and Spark, with the configuration that the documentation shows."""
+"""The S3 sink and source on a broker and Spark, with the configurations that the documentation shows."""
 
 import io
 import json
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 
 from ottla.connect.connectors.s3.s3_sink import S3Sink
+from ottla.connect.connectors.s3.s3_source import S3Source
 from ottla.testing import LocalBroker
 from tests.connect.documented import read_documented_config
-from tests.connect.runs import running, wait_until
+from tests.connect.runs import count_records, read_records, running, wait_until
 from tests.s3_server import ACCESS, make_bucket, read_objects, s3_server
 from tests.spark.topics import send
 
@@ -25,9 +26,12 @@ def test_records_become_objects_once(spark: "SparkSession", broker: LocalBroker)
     broker.create_topic("orders", partitions=2)
     with s3_server() as address:
         make_bucket(address, "archive")
-        settings = {
-            key.replace(".", "_"): text for key, text in config.items() if key not in ("name", "connector.class")
-        }
+        restore = {**read_documented_config("restore"), **ACCESS, "value.converter.schemas.enable": "false"}
+        restore["value.converter"] = config["value.converter"]
+        settings, more = (
+            {key.replace(".", "_"): text for key, text in each.items() if key not in ("name", "connector.class")}
+            for each in (config, restore)
+        )
 
         def read() -> list[int]:
             found = read_objects(address, "archive").values()
@@ -39,8 +43,12 @@ def test_records_become_objects_once(spark: "SparkSession", broker: LocalBroker)
             with running(spark, broker, S3Sink, "archive", store_url=address, **settings) as sink:
                 wait_until(lambda first=first: len(read()) >= first + 50, lambda sink=sink: sink.status)  # type: ignore[misc]
         assert read() == list(range(100))
+        with running(spark, broker, S3Source, "restore", store_url=address, **more) as source:
+            wait_until(lambda: count_records(broker, "restored") >= 100, lambda: source.status)
         names = list(read_objects(address, "archive"))
     assert all(name.startswith("topics/orders/year=") for name in names)
     assert {name.rpartition("/")[2] for name in names} >= {
         f"orders+{number}+0000000000.snappy.parquet" for number in (0, 1)
     }
+    restored = [json.loads(each["value"])["n"] for each in read_records(broker, "restored")]
+    assert sorted(restored) == list(range(100))

@@ -32,6 +32,7 @@ _CONNECTORS: Final = (
         "ottla.connect.connectors.postgresql.source:PostgresConnector",
     ),
     ("io.confluent.connect.s3.S3SinkConnector", PluginType.SINK, f"{_S3}.s3_sink:S3Sink"),
+    ("io.confluent.connect.s3.source.S3SourceConnector", PluginType.SOURCE, f"{_S3}.s3_source:S3Source"),
     (
         "io.confluent.connect.elasticsearch.ElasticsearchSinkConnector",
         PluginType.SINK,

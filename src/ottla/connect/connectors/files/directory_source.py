@@ -134,7 +134,7 @@ class DirectorySource(Source):
     def _read_whole(self, file: BinaryIO, position: int, size: int | None) -> Iterator[SourceBatch]:
         """Rows after so many. If the file was replaced after it was read to its end, it is read from its beginning."""
         position = 0 if size is not None else position
-        found = read_avro(file, position) if self._format == "avro" else _read_parquet(file, position)
+        found = read_avro(file, position) if self._format == "avro" else read_parquet(file, position)
         for column in found:
             position += len(column)
             schema, values = normalise(column, optional=False)
@@ -142,7 +142,7 @@ class DirectorySource(Source):
         yield SourceBatch([], {POSITION: position, SIZE: os.fstat(file.fileno()).st_size})
 
 
-def _read_parquet(file: BinaryIO, rows_before: int) -> Iterator[pa.Array]:
+def read_parquet(file: BinaryIO, rows_before: int) -> Iterator[pa.Array]:
     try:
         found = pq.ParquetFile(file)
     except pa.ArrowInvalid as error:

@@ -1,4 +1,4 @@
-"""The settings of Confluent's S3 sink, and the formats and partitioners that they name by Java classes."""
+"""The settings of Confluent's S3 sink and source, and the formats and partitioners that they name by Java classes."""
 
 import gzip
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from ottla.connect.connectors.files.storage_settings import HOUR_MS
 from ottla.connect.connectors.s3.bucket import Place
 from ottla.connect.data.schema import Schema, Type
 from ottla.connect.errors import BadConfig, ConnectError
-from ottla.connect.settings.checks import at_least, between, one_of
+from ottla.connect.settings.checks import at_least, between, is_regex, one_of
 from ottla.connect.settings.definition import REQUIRED, Importance, Kind, Setting, Settings
 
 _S3: Final = "io.confluent.connect.s3"
@@ -193,6 +193,47 @@ def _refuse(config: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
 SINK_SETTINGS: Final = Settings(_SINK_SETTINGS, _refuse)
 
 
+def _are_topic_patterns(name: str, value: Sequence[str]) -> None:
+    if not value:
+        raise ValueError("At least one <topic>:<regular expression> is needed")
+    for each in value:
+        topic, _, pattern = each.partition(":")
+        if not topic or not pattern:
+            raise ValueError(f"{each!r} is not <topic>:<regular expression>")
+        is_regex(name, pattern)
+
+
+SOURCE_SETTINGS: Final = Settings(
+    (
+        *BUCKET_SETTINGS,
+        _setting("mode", Kind.STRING, "GENERIC", "GENERIC: any objects, in one format.", one_of("GENERIC"), _HIGH),
+        _setting("topics.dir", Kind.STRING, "topics", "The prefix below which objects are read.", None, _HIGH),
+        _setting(
+            "topic.regex.list",
+            Kind.LIST,
+            REQUIRED,
+            "Which objects go to which topic: <topic>:<regular expression of keys>, the first that fits.",
+            _are_topic_patterns,
+            _HIGH,
+        ),
+        _setting("format.class", Kind.STRING, REQUIRED, "The format of the objects.", _one_class_of(FORMATS), _HIGH),
+        _setting("format.bytearray.separator", Kind.STRING, "\n", "Ends each value, for ByteArrayFormat."),
+        _setting("s3.poll.interval.ms", Kind.LONG, 60_000, "How often new objects are looked for.", at_least(0)),
+    )
+)
+
+
+def list_topic_patterns(config: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Topics and the regular expressions of their objects' keys."""
+    found = (each.partition(":") for each in config["topic.regex.list"])
+    return [(topic, pattern) for topic, _, pattern in found]
+
+
+def find_format_name(config: Mapping[str, Any]) -> str:
+    """json, avro, parquet or bytes."""
+    return str(_find_class(FORMATS, config["format.class"]))
+
+
 def find_place(config: Mapping[str, Any]) -> Place:
     return Place(
         config["s3.bucket.name"],
@@ -225,7 +266,7 @@ def choose_partitioner(config: Mapping[str, Any]) -> Partitioner:
 
 
 def choose_format(config: Mapping[str, Any]) -> FileFormat:
-    name = _find_class(FORMATS, config["format.class"])
+    name = find_format_name(config)
     made = _make_bytes(config) if name == "bytes" else make_format(name, config)
     if config["s3.compression.type"] == "none" or name not in ("json", "bytes"):
         return made
@@ -241,7 +282,7 @@ def keeps_json(config: Mapping[str, Any]) -> bool:
     """Whether values without a schema can be written as they are: as JSON, if no field of them names a prefix."""
     partitioner = _find_class(PARTITIONERS, config["partitioner.class"])["partitioner.class"]
     asks_fields = partitioner == "field" or (partitioner == "time" and config["timestamp.extractor"] == "RecordField")
-    return _find_class(FORMATS, config["format.class"]) == "json" and not asks_fields
+    return find_format_name(config) == "json" and not asks_fields
 
 
 def _make_bytes(config: Mapping[str, Any]) -> FileFormat:
