@@ -96,7 +96,7 @@ def test_a_writer_may_die_at_every_request(server: str, event: str, is_killed: b
     batches = [make_batch(0, ["a", "b", "c"]), make_batch(3, ["d", "e"])]
     bucket = f"kills-{event.partition('-')[0]}-{is_killed}".lower()
     make_bucket(server, bucket)
-    for step in [*choose_sample(STEPS, 4), STEPS.stop]:
+    for step in [*choose_sample(STEPS, 2), STEPS.stop]:
 
         def make(step: int = step) -> S3Sink:
             return make_sink(server, bucket, rotate_schedule_interval_ms=0, topics_dir=f"step-{step:02d}")
