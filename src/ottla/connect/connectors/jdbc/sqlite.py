@@ -22,6 +22,8 @@ from ottla.connect.errors import ConnectError, RetriableError
 
 _BATCH_ROWS: Final = 1 << 20
 """The driver takes the type of a column from the first batch, where a column may be null as a whole."""
+_BUSY_MS: Final = 5_000
+"""How long a statement waits for another writer, before the batch is tried again."""
 _WRITTEN: Final = {
     Type.INT8: "INTEGER",
     Type.INT16: "INTEGER",
@@ -50,7 +52,14 @@ class Sqlite(Dialect):
         explain = partial(_explain, self._path)
         with explain():
             connection = dbapi.connect(self._path)
-        return Session(connection, explain, {"adbc.sqlite.query.batch_rows": str(_BATCH_ROWS)})
+        session = Session(connection, explain, {"adbc.sqlite.query.batch_rows": str(_BATCH_ROWS)})
+        try:
+            session.query(f"PRAGMA busy_timeout = {_BUSY_MS}")
+            session.commit()
+        except BaseException:
+            session.close()
+            raise
+        return session
 
     def fold(self, name: str) -> str:
         return name.lower()
