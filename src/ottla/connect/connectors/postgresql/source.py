@@ -30,8 +30,9 @@ SERVER: Final = "server"
 TABLE: Final = "table"
 OID: Final = "oid"
 HEARTBEAT_US: Final = "heartbeat_us"
-IDLE_WAL_BYTES: Final = 1 << 24
-"""How much log without captured changes is passed before that is committed, so that the server can remove it."""
+IDLE_WAL_BYTES: Final = 1 << 20
+"""So much log is read without asking first whether it has captured changes. If it has none, the offset is committed
+all the same, so that the server can remove that log."""
 
 
 class PostgresConnector(Source):
@@ -150,8 +151,8 @@ class PostgresConnector(Source):
             work[HEARTBEAT_US] = state.now_us
         elif (
             offset is not None
-            and not self._has_changes(connection, state.flush_lsn)
             and state.flush_lsn - offset[LSN] < IDLE_WAL_BYTES
+            and not self._has_changes(connection, state.flush_lsn)
         ):
             return []
         snapshot_end = state.insert_lsn if offset is None else offset.get(SNAPSHOT_END, 0)
