@@ -10,7 +10,7 @@ TYPES := $(VENV)/mypy.txt
 LONG_RUN := OTTLA_SAMPLES=full $(RUN)/python -m pytest -p no:cacheprovider -o faulthandler_timeout=0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check format bench bench-coordinators bench-cluster bench-spark bench-streams bench-all chaos chaos-cluster fuzz churn simulate model soak crash-points spark-chaos clean
+.PHONY: help setup demo test test-all check format bench bench-coordinators bench-cluster bench-spark bench-streams bench-connect bench-all chaos chaos-cluster fuzz churn simulate model soak crash-points spark-chaos clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,7 +67,10 @@ bench-spark: setup ## Measure format("ottla") beside Spark's own Kafka connector
 bench-streams: setup ## Measure ottla.streams beside Kafka Streams: make bench-streams ARGS=--quick
 	$(RUN)/python -m benchmarks.streams $(ARGS)
 
-bench-all: bench bench-coordinators bench-cluster bench-spark bench-streams ## Measure every table of docs/performance.md: make bench-all ARGS="--markdown docs/performance.md"
+bench-connect: setup ## Measure Connect beside Kafka Connect: make bench-connect ARGS=--quick
+	$(RUN)/python -m benchmarks.connect $(ARGS)
+
+bench-all: bench bench-coordinators bench-cluster bench-spark bench-streams bench-connect ## Measure every table of docs/performance.md: make bench-all ARGS="--markdown docs/performance.md"
 	$(RUN)/python -m benchmarks.dispatch
 
 chaos: setup ## Kill brokers and transactional clients with kill -9 more often than the suite does: make chaos KILLS=100

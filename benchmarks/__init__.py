@@ -7,6 +7,7 @@ Comparisons, each a command that prints a table of docs/performance.md:
     python -m benchmarks.cluster        three brokers on ZooKeeper beside three of Apache Kafka
     python -m benchmarks.spark          `format("ottla")` beside Spark's own Kafka connector
     python -m benchmarks.streams        `ottla.streams` beside Kafka Streams
+    python -m benchmarks.connect        Connect beside Apache Kafka Connect
 
 One part of Ottla by itself, for somebody who makes it faster:
 
