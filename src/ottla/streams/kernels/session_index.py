@@ -17,7 +17,7 @@ from ottla.streams.state.store import Store
 _SESSIONS = b"\x02"
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Session:
     """Rows of a key that are not further apart than the gap. `end` is the time of the last one."""
 
@@ -65,8 +65,9 @@ class KeySessions:
             (only,) = merged
             only.end, only.content, only.last_row = max(only.end, time), content, row
             return
-        start = min([time, *(each.start for each in merged)])
-        end = max([time, *(each.end for each in merged)])
+        start, end = time, time
+        for session in merged:
+            start, end = min(start, session.start), max(end, session.end)
         new = Session(start, end, content, row)
         for session in merged:
             self._remove(session)

@@ -14,8 +14,7 @@ The store has the keys of `session_key`, and the values of `aggregates.py` or `p
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -111,13 +110,12 @@ class SessionKernel:
 
     def _write(self, changes: Sequence["_Change"], windows: Windows) -> None:
         for each in changes:
-            key = session_key(each.key, each.end, each.start)
             if each.after is None:
-                windows.remove(each.end, key)
-                continue
-            windows.store.put(key, each.after, each.end)
-            if each.before is None:
-                windows.add([each.end], [key])
+                windows.remove(each.end, each.key)
+            else:
+                windows.store.put(each.key, each.after, each.end)
+        made = [each for each in changes if each.before is None and each.after is not None]
+        windows.add([each.end for each in made], [each.key for each in made])
 
     def _make_rows(self, changes: Sequence["_Change"], rows: pa.Table) -> pa.Table:
         if not changes:
@@ -135,11 +133,11 @@ class SessionKernel:
         return self._table.make_final(bounds, values, windows.time, order)
 
 
-@dataclass(frozen=True)
-class _Change:
+class _Change(NamedTuple):
     """What a batch has done to one session."""
 
     key: bytes
+    """That of the session in the store."""
     start: int
     end: int
     before: bytes | None
@@ -160,7 +158,7 @@ def _find_changes(keys: Sequence[KeySessions], before: Mapping[bytes, bytes | No
     """Deleted and changed sessions, in the order of the rows that have caused it, deleted ones first. A session that
     was deleted and made again is one change."""
     deleted = [
-        _Change(each.key, gone.start, gone.end, before[session_key(each.key, gone.end, gone.start)], None, row)
+        _Change(key := session_key(each.key, gone.end, gone.start), gone.start, gone.end, before[key], None, row)
         for each in keys
         for gone, row in each.removed
     ]
@@ -168,17 +166,17 @@ def _find_changes(keys: Sequence[KeySessions], before: Mapping[bytes, bytes | No
     values = batch.finish([session.content for _, session in changed]) if changed else []
     made = [
         _Change(
-            key,
+            stored := session_key(key, session.end, session.start),
             session.start,
             session.end,
-            before.get(session_key(key, session.end, session.start)),
+            before.get(stored),
             value,
             session.last_row or 0,
         )
         for (key, session), value in zip(changed, values, strict=True)
     ]
-    there = {(each.key, each.start, each.end) for each in made}
-    gone = [each for each in deleted if (each.key, each.start, each.end) not in there]
+    there = {each.key for each in made} if deleted else ()
+    gone = [each for each in deleted if each.key not in there]
     return sorted([*gone, *made], key=lambda each: each.row)
 
 

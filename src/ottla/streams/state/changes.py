@@ -67,7 +67,11 @@ def _fingerprint(plan: StorePlan) -> str:
 def _read_source(source: SourcePlan, batch: pa.RecordBatch) -> Changes:
     read = read_rows(source, pa.Table.from_batches([batch]), stream_time=NO_TIME, number=0)
     keys = encode_keys(read.rows, source.key)
-    values = table_codec(source.columns, source.key).encode(read.rows)
-    rows = zip(keys, values, read.rows[DELETED].to_pylist(), strict=True)
-    changes = {key: None if is_deleted else value for key, value, is_deleted in rows if key is not None}
+    newest = {key: row for row, key in enumerate(keys) if key is not None}
+    rows = read.rows
+    if len(newest) < rows.num_rows:
+        rows = rows.take(pa.array(newest.values(), pa.int64()))
+    values = table_codec(source.columns, source.key).encode(rows)
+    is_deleted = rows[DELETED].to_pylist()
+    changes = {key: None if gone else value for key, value, gone in zip(newest, values, is_deleted, strict=True)}
     return Changes(changes, read.bad.num_rows)

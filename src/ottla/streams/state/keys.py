@@ -34,6 +34,7 @@ _NUMBERS: Final = {
 _BYTES: Final = (pa.string(), pa.binary())
 
 _TIME: Final = Struct(">Q")
+_TWO_TIMES: Final = Struct(">QQ")
 _TIME_ZERO: Final = 1 << 63
 _TERMINATOR: Final = b"\x00\x01"
 
@@ -184,7 +185,7 @@ def split_window_key(encoded: bytes) -> tuple[bytes, int]:
 
 
 def session_key(key: bytes, end_ms: int, start_ms: int) -> bytes:
-    return prefix_of(key) + encode_time(end_ms) + encode_time(start_ms)
+    return prefix_of(key) + _TWO_TIMES.pack(end_ms + _TIME_ZERO, start_ms + _TIME_ZERO)
 
 
 def split_session_key(encoded: bytes) -> tuple[bytes, int, int]:
