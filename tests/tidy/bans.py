@@ -425,6 +425,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.connect.connectors.jdbc.source": "when to look for new rows and tables again",
             "ottla.connect.connectors.s3.s3_sink": "when to look at a range that is short again",
             "ottla.connect.connectors.s3.s3_source": "when to look for new objects again",
+            "ottla.connect.connectors.mirror": "when to look for topics and groups again",
             "ottla.connect.running.loop": "when a task that has failed may run again",
             "ottla.connect.running.source_tasks": "commits before the time of its transaction is over",
             "ottla.connect.running.sink_loop": "when to look for new topics again",

@@ -53,6 +53,14 @@ class EncodedBatch:
     """The highest timestamp; None if all records have the same one."""
 
 
+class OffsetRun(NamedTuple):
+    """Records with consecutive offsets."""
+
+    first: int
+    """-1 if the broker has not said it, because it had the records already."""
+    count: int
+
+
 @dataclass(slots=True, eq=False)
 class _SealedBatch:
     """A batch with its header and sequence numbers, ready to be sent."""
@@ -78,6 +86,8 @@ class _Lane:
     backoff: Backoff | None = None
     """Runs since the first failure; None after a success."""
     next_offset: int = -1
+    acknowledged: list[tuple[int, int, int]] = field(default_factory=list)
+    """`records_before`, first offset (-1 if the broker has not said it) and number of records of each batch."""
 
     def holds_back(self, in_flight_max: int) -> bool:
         """Whether no batch of the lane may be sent now."""
@@ -129,6 +139,13 @@ class Sender:
     def next_offsets(self) -> dict[TopicPartition, int]:
         """The offset after the last acknowledged batch, for each partition whose leader has returned an offset."""
         return {where: lane.next_offset for where, lane in self._lanes.items() if lane.next_offset >= 0}
+
+    def find_runs(self) -> "dict[TopicPartition, list[OffsetRun]]":
+        """Where the acknowledged records are, in the order in which they were sent; whole after `flush`."""
+        return {
+            where: [OffsetRun(first, count) for _, first, count in sorted(lane.acknowledged)]
+            for where, lane in self._lanes.items()
+        }
 
     @property
     def buffered_bytes(self) -> int:
@@ -286,6 +303,7 @@ class Sender:
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             if result.base_offset >= 0:
                 lane.next_offset = result.base_offset + sealed.count
+            lane.acknowledged.append((sealed.records_before, result.base_offset, sealed.count))
             self._mark_acknowledged(lane, sealed)
             return
         error = KafkaError(code, f"{lane.where}: {result.error_message or 'the batch was refused'}")

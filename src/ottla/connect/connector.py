@@ -20,7 +20,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from ottla.connect.data.columns import RecordColumns
+from ottla.client.sending import OffsetRun
+from ottla.connect.data.columns import RawRecords, RecordColumns
 from ottla.connect.data.record import Record
 from ottla.connect.errors import ConnectError
 from ottla.connect.settings.definition import Settings
@@ -87,13 +88,16 @@ class Part:
 class SourceBatch:
     """Rows of a source partition, and the offset after them."""
 
-    rows: Sequence[RecordColumns | Sequence[Record]]
+    rows: Sequence[RecordColumns | RawRecords | Sequence[Record]]
     """In the order in which they are to be written."""
     offset: SourceOffset | None
     """None: the offset stays, and the rows come again if the task ends here."""
 
 
 class Source(Connector):
+    follows_up: ClassVar[bool] = False
+    """Whether `follow_up` has something to add."""
+
     @abstractmethod
     def plan(self, offsets: Mapping[str, SourceOffset]) -> Sequence[Part]:
         """The parts to read now, at most one for each source partition; empty if there is nothing new.
@@ -104,6 +108,11 @@ class Source(Connector):
     @abstractmethod
     def read(self, part: Part, offset: SourceOffset | None) -> Iterator[SourceBatch]:
         """In a Spark task: what follows the offset, in pieces of bounded size; stop after about `MAX_ROWS` rows."""
+
+    def follow_up(self, written: Mapping[TopicPartition, Sequence[OffsetRun]]) -> Sequence[RawRecords]:
+        """In a Spark task, when everything that it read is written and not yet committed: records for the same
+        transaction that say where the others are. `written` has the offsets of each partition's records, in order."""
+        return ()
 
     def after_commit(self, offsets: Mapping[str, SourceOffset]) -> None:
         """After each round that committed something, with all committed offsets: let the source forget what is safe.

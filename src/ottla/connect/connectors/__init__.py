@@ -5,4 +5,5 @@ jdbc/         tables of PostgreSQL and SQLite
 postgresql/   change capture of PostgreSQL
 s3/           buckets of Amazon S3, and of what speaks its protocol
 search/       Elasticsearch and OpenSearch
+mirror/       topics and groups of another cluster
 """

@@ -30,3 +30,15 @@ class RecordColumns:
 
     def __len__(self) -> int:
         return len(self.value)
+
+
+@dataclass(frozen=True)
+class RawRecords:
+    """Records of one topic as they are in it: no converter sees them. Sources that copy topics give them."""
+
+    topic: str
+    rows: pa.RecordBatch
+    """The columns of `pipeline.encoding`: key, value, timestamp, partition, headers."""
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)

@@ -14,6 +14,8 @@ from ottla.connect.transforms.kinds import PREDICATES, TRANSFORMATIONS
 _FILES: Final = "ottla.connect.connectors.files"
 _S3: Final = "ottla.connect.connectors.s3"
 _JDBC: Final = "ottla.connect.connectors.jdbc"
+_MIRROR: Final = "ottla.connect.connectors.mirror"
+_MIRROR_NAMES: Final = "org.apache.kafka.connect.mirror"
 
 _CONNECTORS: Final = (
     (
@@ -38,6 +40,9 @@ _CONNECTORS: Final = (
         PluginType.SINK,
         "ottla.connect.connectors.search.search_sink:ElasticsearchSink",
     ),
+    (f"{_MIRROR_NAMES}.MirrorSourceConnector", PluginType.SOURCE, f"{_MIRROR}.mirror_source:MirrorSource"),
+    (f"{_MIRROR_NAMES}.MirrorCheckpointConnector", PluginType.SOURCE, f"{_MIRROR}.mirror_checkpoint:MirrorCheckpoint"),
+    (f"{_MIRROR_NAMES}.MirrorHeartbeatConnector", PluginType.SOURCE, f"{_MIRROR}.mirror_heartbeat:MirrorHeartbeat"),
 )
 """The class name that users write, the type, and the home of our class."""
 

@@ -5,16 +5,18 @@ columns in which a record is bad, because only then it is known which one.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ottla.connect.converters.choice import make_converter, make_header_converter
 from ottla.connect.converters.converter import Converter, HeaderConverter
-from ottla.connect.data.columns import RecordColumns
+from ottla.connect.data.columns import RawRecords, RecordColumns
 from ottla.connect.data.conversion import columns_to_records
 from ottla.connect.data.record import Header, Record
+from ottla.connect.data.schema import Schema, Type
 from ottla.connect.errors import RecordError
 from ottla.connect.running.tolerance import (
     HEADER_CONVERTER,
@@ -27,6 +29,8 @@ from ottla.connect.running.tolerance import (
 )
 
 Rows = RecordColumns | Sequence[Record]
+
+_BYTES: Final = "org.apache.kafka.connect.converters.ByteArrayConverter"
 
 _HEADERS: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 RECORDS: Final = pa.schema(
@@ -58,8 +62,16 @@ class Conversion:
     transforms: Transforms | None = None
     """None: there is no transformation."""
 
-    def to_topics(self, rows: Rows, errors: ErrorHandler) -> Iterator[tuple[str, pa.RecordBatch]]:
+    def to_topics(self, rows: Rows | RawRecords, errors: ErrorHandler) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Records for topics, with the name of each topic. Their order within a topic stays."""
+        if isinstance(rows, RawRecords):
+            if self.transforms is None:
+                yield rows.topic, rows.rows
+            else:
+                key, value = (make_converter(_BYTES, {}, is_key) for is_key in (True, False))
+                raw = replace(self, key=key, value=value, header=make_header_converter(_BYTES, {}))
+                yield from raw.to_topics(_list_raw(rows), errors)
+            return
         if isinstance(rows, RecordColumns):
             if not len(rows):
                 return
@@ -197,3 +209,23 @@ def list_originals(topic: str, partition: int, found: pa.RecordBatch, timestamps
     for offset, timestamp, key, value, headers in rows:
         named = [(each["key"], each["value"]) for each in headers or ()]
         yield Original(topic, partition, offset, timestamp, key, value, named)
+
+
+def _list_raw(raw: RawRecords) -> list[Record]:
+    """The records with bytes as keys, values and headers, as Kafka Connect's ByteArrayConverter makes them."""
+    schema = Schema(Type.BYTES, optional=True)
+    milliseconds = pc.divide(raw.rows.column("timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64()), 1000)
+    rows = raw.rows.set_column(raw.rows.schema.get_field_index("timestamp"), "timestamp", milliseconds)
+    return [
+        Record(
+            raw.topic,
+            row["value"],
+            schema,
+            row["key"],
+            schema,
+            row["timestamp"],
+            [Header(each["key"], each["value"], schema) for each in row["headers"] or ()],
+            row["partition"],
+        )
+        for row in rows.to_pylist()
+    ]

@@ -88,6 +88,10 @@ class SourceOrder:
             if self._counts["source-record-poll-total"] >= MAX_ROWS or self._is_late:
                 break
         producer = order.producer
+        source = self._plan.source
+        if source.follows_up and self._counts["source-record-write-total"]:
+            for records in source.follow_up(writer.find_runs()):
+                writer.write(records.topic, records.rows)
         if self._offsets or self._counts["source-record-write-total"]:
             writer.write_offsets(self._plan.offsets_topic, self._offsets.items())
             producer = writer.commit()

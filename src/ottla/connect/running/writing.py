@@ -6,11 +6,12 @@ from typing import Any
 import pyarrow as pa
 
 from ottla.client.client import Client
-from ottla.client.sending import Sender
+from ottla.client.sending import OffsetRun, Sender
 from ottla.client.transactions import IMPLICIT, ProducerIdentity, end_transaction, init_producer
 from ottla.connect.running.topics import TopicGroup, count_or_create
 from ottla.connect.worker.topics import encode_records
 from ottla.pipeline.encoding import Encoder
+from ottla.topic_partition import TopicPartition
 from pyspark_ottla.options import RecordShape
 
 
@@ -61,6 +62,11 @@ class TransactionWriter:
         for encoder in self._encoders.values():
             self._sender.send_all(encoder.flush())
         self._sender.flush()
+
+    def find_runs(self) -> dict[TopicPartition, list[OffsetRun]]:
+        """The offsets of everything that was written so far."""
+        self.flush()
+        return self._sender.find_runs()
 
     def commit(self) -> ProducerIdentity:
         """Commit everything. Returns the identity for the next transaction, whose sequence numbers begin at zero again.
