@@ -208,6 +208,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.testing": "a broker beside the test, and its offload, which must know when it is idle",
             "ottla.cli.connect.running": "the event that a signal sets",
             "ottla.cli.connect.progress": "the event that a signal sets",
+            "ottla.cli.mirror": "the event that a signal sets",
             "ottla.connect.serving": "a lock only: the first connector that needs Spark makes the session",
             "ottla.connect.rest.server": "answers beside whatever the worker does",
             "ottla.connect.settings.redaction": "a lock only: connectors add their secrets from threads of their own",

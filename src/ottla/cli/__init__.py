@@ -5,8 +5,8 @@ for a failure, 2 for a usage error. `main` turns every exception into one line o
 OTTLA_TRACEBACK=1 is set or the log level is debug. Ctrl-C ends a command silently with 130, and a closed pipe
 (`| head`) silently with 0.
 
-    commands     up, demo/, topic, produce, consume, sql/, group, txn, stream/, connect/, sink, config, cluster/, bench,
-                 log, completion
+    commands     up, demo/, topic, produce, consume, sql/, group, txn, stream/, connect/, mirror, sink, config,
+                 cluster/, bench, log, completion
     shared       client.py            options and clients of commands that talk to brokers
                  command_error.py     errors as one line and an exit status
                  output.py            tables and JSON             settings.py         a broker's settings for `up`
@@ -51,6 +51,7 @@ COMMANDS = {
     "txn": "list and describe transactions, find and end hanging ones",
     "stream": "run, list, describe, query, stop and reset apps of ottla.streams",
     "connect": "run workers of Kafka Connect; create, watch and change connectors",
+    "mirror": "mirror topics and groups between clusters, as MirrorMaker 2 does",
     "sink": "list and describe queries that write topics exactly once",
     "config": "read and change settings of topics and brokers",
     "cluster": "start a cluster, show its brokers and partitions, move replicas and leaders",

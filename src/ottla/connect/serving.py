@@ -76,6 +76,17 @@ class WorkerProcess:
     def list_metrics(self) -> Mapping[str, ConnectorMetrics]:
         return self._herder.list_metrics()
 
+    def configure(self, connectors: Mapping[str, Mapping[str, str]]) -> None:
+        """Create connectors, and change those that have another configuration. BadRequest names one that is not
+        valid."""
+        for name, config in connectors.items():
+            try:
+                if name in self._herder.list_connectors() and self._herder.get_connector(name).config == config:
+                    continue
+                self._herder.put_config(name, config)
+            except BadRequest as error:
+                raise BadRequest(f"{name}: {error}") from None
+
     def close(self) -> None:
         self._server.stop()
         self._herder.close()

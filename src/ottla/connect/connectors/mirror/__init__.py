@@ -7,6 +7,7 @@ policy.py                names of mirrored and internal topics; which topics are
 offset_map.py            which offset of the target is which offset of the source
 formats.py               the records of MirrorMaker 2's internal topics
 clusters.py              asks both clusters about topics, settings, ACLs and groups
+flows.py                 MirrorMaker 2's configuration file: clusters, and flows between them
 timers.py                when something is due
 mirror_settings.py       the settings of the three connectors
 """

@@ -1,0 +1,111 @@
+"""`ottla mirror up`: mirrors topics and groups between clusters until it is stopped, as MirrorMaker 2 does."""
+
+import argparse
+import logging
+import signal
+import sys
+from contextlib import ExitStack
+from threading import Event
+from typing import Final
+
+from ottla.cli.client import parse_pairs
+from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.connect.asking import read_file
+from ottla.observability import logs
+
+_TALKATIVE: Final = ("uvicorn", "py4j")
+"""Libraries that log each of their steps."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    up = actions.add_parser(
+        "up",
+        help="mirror topics and groups between clusters",
+        description="Mirror topics and groups between clusters: those of a configuration file of MirrorMaker 2, or from"
+        " one cluster to another.",
+    )
+    up.add_argument("config", nargs="?", metavar="FILE", help="a configuration file of MirrorMaker 2")
+    up.add_argument("--from", dest="source", metavar="ALIAS=HOST:PORT", help="the source, with a short name for it")
+    up.add_argument("--to", dest="target", metavar="ALIAS=HOST:PORT", help="the target, with a short name for it")
+    up.add_argument("--topics", metavar="PATTERNS", help="names and patterns of topics, separated by commas")
+    up.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="KEY=VALUE",
+        help="a setting more, as in the file",
+    )
+    up.add_argument("--log-level", default="warning", help="debug, info, warning or error (default: %(default)s)")
+
+
+def run(options: argparse.Namespace) -> int:
+    from ottla.connect.connectors.mirror.flows import read_flows
+    from ottla.connect.errors import ConnectError
+    from ottla.connect.running.sessions import create_session
+    from ottla.connect.serving import MASTER, WorkerProcess
+    from ottla.connect.settings.redaction import RedactingFormatter, Redactor
+    from ottla.connect.worker.herder import HerderError
+
+    redactor = Redactor()
+    logs.configure(sys.stderr, options.log_level)
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(RedactingFormatter(logs.LineFormatter(), redactor))
+    for name in _TALKATIVE:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    stopping = Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+    try:
+        given = read_settings(options)
+        flows = read_flows(given)
+        of_spark = {name: text for name, text in given.items() if name.startswith("spark.") and name != "spark.master"}
+        spark = create_session("ottla-mirror", given.get("spark.master", MASTER), of_spark)
+        with ExitStack() as stack:
+            stack.callback(spark.stop)
+            for flow in flows:
+                worker = WorkerProcess(flow.worker, is_distributed=True, redactor=redactor, spark=spark)
+                stack.callback(worker.close)
+                worker.start()
+                worker.configure(flow.connectors)
+            names = ", ".join(f"{flow.source}->{flow.target}" for flow in flows)
+            print(f"ottla: mirrors {names}", flush=True)
+            stopping.wait()
+    except (ConnectError, HerderError) as error:
+        raise CommandError(redactor.redact(str(error)).replace("\n", "; ")) from None
+    return 0
+
+
+def read_settings(options: argparse.Namespace) -> dict[str, str]:
+    """The file, then the options, then --set."""
+    from ottla.config.properties import read_properties
+    from ottla.config.settings import ConfigError
+
+    found: dict[str, str] = {}
+    if options.config is not None:
+        try:
+            found.update(read_properties(read_file(options.config)))
+        except ConfigError as error:
+            raise CommandError(f"{options.config}: {error}", USAGE_ERROR) from None
+    if (options.source is None) != (options.target is None):
+        raise CommandError("--from and --to go together", USAGE_ERROR)
+    if options.source is not None:
+        source, target = _read_cluster(options.source, "--from"), _read_cluster(options.target, "--to")
+        found["clusters"] = f"{source[0]}, {target[0]}"
+        for alias, bootstrap in (source, target):
+            found[f"{alias}.bootstrap.servers"] = bootstrap
+        found[f"{source[0]}->{target[0]}.enabled"] = "true"
+        found[f"{target[0]}->{source[0]}.emit.heartbeats.enabled"] = "false"
+        if options.topics is not None:
+            found[f"{source[0]}->{target[0]}.topics"] = options.topics
+    elif options.config is None:
+        raise CommandError("give a configuration file of MirrorMaker 2, or --from and --to", USAGE_ERROR)
+    return {**found, **parse_pairs(options.settings, "--set")}
+
+
+def _read_cluster(text: str, option: str) -> tuple[str, str]:
+    alias, equals, bootstrap = text.partition("=")
+    if not equals or not alias or not bootstrap:
+        raise CommandError(f"{option} {text!r} is not ALIAS=HOST:PORT", USAGE_ERROR)
+    return alias, bootstrap
