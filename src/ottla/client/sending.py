@@ -53,7 +53,8 @@ class EncodedBatch:
     """The highest timestamp; None if all records have the same one."""
 
 
-class OffsetRun(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class OffsetRun:
     """Records with consecutive offsets."""
 
     first: int

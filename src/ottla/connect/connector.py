@@ -88,10 +88,12 @@ class Part:
 class SourceBatch:
     """Rows of a source partition, and the offset after them."""
 
-    rows: Sequence[RecordColumns | RawRecords | Sequence[Record]]
+    rows: Sequence[RecordColumns | Sequence[Record]]
     """In the order in which they are to be written."""
     offset: SourceOffset | None
     """None: the offset stays, and the rows come again if the task ends here."""
+    raw: Sequence[RawRecords] = ()
+    """Rows that no converter sees, after the others."""
 
 
 class Source(Connector):

@@ -119,7 +119,7 @@ class SourceOrder:
 
     def _read(self, order: PartOrder) -> None:
         for batch in self._plan.source.read(Part(order.partition, order.work), order.offset):
-            for rows in batch.rows:
+            for rows in (*batch.rows, *batch.raw):
                 self._counts["source-record-poll-total"] += len(rows)
                 for topic, records in self._plan.conversion.to_topics(rows, self._errors):
                     self._write(topic, records)

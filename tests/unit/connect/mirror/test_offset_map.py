@@ -11,7 +11,9 @@ from ottla.connect.connectors.mirror.offset_map import OffsetMap, find_points
 
 def make_logs(random: Random, lag_max: int) -> tuple[OffsetMap, list[int], list[int]]:
     """Batches with gaps in the source, each followed by a marker in the target, and the true offsets of all records."""
-    mapped, upstream, downstream = OffsetMap(), [], []
+    mapped = OffsetMap()
+    upstream: list[int] = []
+    downstream: list[int] = []
     source = target = random.randrange(5)
     for _ in range(random.randrange(1, 8)):
         mine = []

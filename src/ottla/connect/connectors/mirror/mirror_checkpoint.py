@@ -176,4 +176,4 @@ class MirrorCheckpoint(Source):
     def read(self, part: Part, offset: SourceOffset | None) -> Iterator[SourceBatch]:
         found = [Checkpoint(**{**each, "where": TopicPartition(*each["where"])}) for each in part.work["checkpoints"]]
         records = [each.encode() for each in found]
-        yield SourceBatch([to_raw(self._policy.checkpoints_topic, records, now_ms())], {"offset": 0})
+        yield SourceBatch((), {"offset": 0}, [to_raw(self._policy.checkpoints_topic, records, now_ms())])

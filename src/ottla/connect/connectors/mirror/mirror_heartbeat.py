@@ -46,4 +46,5 @@ class MirrorHeartbeat(Source):
 
     def read(self, part: Part, offset: SourceOffset | None) -> Iterator[SourceBatch]:
         timestamp = now_ms()
-        yield SourceBatch([to_raw(HEARTBEATS, [encode_heartbeat(*self._aliases, timestamp)], timestamp)], {"offset": 0})
+        record = encode_heartbeat(*self._aliases, timestamp)
+        yield SourceBatch((), {"offset": 0}, [to_raw(HEARTBEATS, [record], timestamp)])

@@ -200,7 +200,7 @@ class MirrorSource(Source):
                 upstream.append(found.column("offset").to_numpy())
                 reached = int(upstream[-1][-1]) + 1
                 self._read[target] = source, upstream, reached
-                yield SourceBatch([RawRecords(mirrored, found.select(_WRITTEN))], {"offset": reached - 1})
+                yield SourceBatch((), {"offset": reached - 1}, [RawRecords(mirrored, found.select(_WRITTEN))])
                 rows += found.num_rows
                 size += found.nbytes
                 if rows >= MAX_ROWS or size >= BYTES_MAX:
