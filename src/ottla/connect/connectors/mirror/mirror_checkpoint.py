@@ -109,7 +109,7 @@ class MirrorCheckpoint(Source):
             self._pending = [each for group in self._groups for each in self._find_checkpoints(source, group)]
             self._checkpoints_due.note_done(now_s)
         if not self._pending and self._commits_due.is_due(now_s):
-            for group in {group for group, _ in self._last if group in self._groups}:
+            for group in sorted({group for group, _ in self._last if group in self._groups}):
                 self._commit(target, group)
             self._commits_due.note_done(now_s)
         if not self._pending:
