@@ -48,6 +48,17 @@ def test_rows_are_inserted_and_the_ledger_moves(database: Database) -> None:
     assert database.query("SELECT id, name FROM t ORDER BY id") == [(1, "a"), (2, None), (3, None)]
 
 
+def test_positions_can_be_changed_and_forgotten(database: Database) -> None:
+    make_sink(database, **KEYED).write(make_records(5, [{"id": 1, "name": "a"}, {"id": 2}]))
+    sink = database.make(JdbcSink, **KEYED)
+    assert sink.alter_positions({WHERE: 6})
+    assert database.make(JdbcSink, **KEYED).find_positions([WHERE]) == {WHERE: 6}
+    assert database.make(JdbcSink, **KEYED).alter_positions({WHERE: None})
+    assert database.make(JdbcSink, **KEYED).find_positions([WHERE]) == {}
+    with pytest.raises(NotOwner):
+        sink.alter_positions({WHERE: 1})
+
+
 def test_the_last_of_a_key_wins_and_deletes_are_in_order(database: Database) -> None:
     sink = make_sink(database, delete_enabled=True, **UPSERT)
     rows = [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}, None, {"id": 1, "name": "c"}, {"id": 3, "name": "d"}, None]

@@ -5,7 +5,7 @@ in a topic partition first writes its epoch there; a transaction of an earlier o
 last act, then finds another epoch than its own and comes to nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ottla.connect.connectors.jdbc.dialect import Dialect
@@ -87,6 +87,19 @@ class Ledger:
         )
         if not rows:
             raise self._not_owner(where)
+
+    def set(self, session: Session, positions: Mapping[TopicPartition, int | None], epoch: int) -> None:
+        """Set next offsets of partitions that were taken; None forgets one."""
+        self.dialect.begin_writing(session, self.table)
+        for where, offset in positions.items():
+            rows = session.query_rows(
+                f"UPDATE {self.table} SET next_offset = NULLIF($1, -1) WHERE connector = $2 AND topic = $3"
+                " AND topic_partition = $4 AND epoch = $5 RETURNING epoch",
+                (-1 if offset is None else offset, self.connector, *where, epoch),
+            )
+            if not rows:
+                raise self._not_owner(where)
+        session.commit()
 
     def _not_owner(self, where: TopicPartition) -> NotOwner:
         return NotOwner(f"{where}: another run of the connector {self.connector} writes to the database now")

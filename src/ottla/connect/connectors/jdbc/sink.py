@@ -51,6 +51,12 @@ class JdbcSink(Sink):
         self._give_up(None)
         return found
 
+    def alter_positions(self, positions: Mapping[TopicPartition, int | None]) -> bool:
+        with self._dialect.open() as session:
+            self._ledger.take(session, [*positions], self._epoch)
+            self._ledger.set(session, positions, self._epoch)
+        return True
+
     def _give_up(self, error: Exception | None) -> None:
         retries = self.config["max.retries"]
         if retries is not None and self._failures > retries:

@@ -79,6 +79,15 @@ class S3Sink(Sink):
                 found[where] = kept.ledger.positions[str(where)]
         return found
 
+    def alter_positions(self, positions: Mapping[TopicPartition, int | None]) -> bool:
+        self.find_positions([*positions])
+        for where, offset in positions.items():
+            kept = self._ledger_at(str(where))
+            kept.load_as(self._epoch)
+            kept.ledger.move({where: offset})
+            kept.save()
+        return True
+
     def _list_uploads(self, where: TopicPartition) -> list[Upload]:
         found = self._bucket.list_uploads(f"{self._prefix(where)}/")
         return [each for each in found if each.key.rpartition("/")[2].startswith(self._name(where, ""))]

@@ -151,6 +151,15 @@ def test_an_object_is_completed_by_the_successor(server: str) -> None:
     assert list(read_objects(server, "successors")) == [f"topics/t/partition=0/t+0+000000000{n}.json" for n in (0, 2)]
 
 
+def test_positions_can_be_changed_and_forgotten(server: str) -> None:
+    make_bucket(server, "positions")
+    write_all(lambda: make_sink(server, "positions"), [make_batch(0, ["a", "b"])])
+    assert make_sink(server, "positions").alter_positions({WHERE: 1})
+    assert make_sink(server, "positions").find_positions([WHERE]) == {WHERE: 1}
+    assert make_sink(server, "positions").alter_positions({WHERE: None})
+    assert make_sink(server, "positions").find_positions([WHERE]) == {}
+
+
 def test_formats_hold_what_was_written(server: str) -> None:
     """Each format is read back by a library that we did not write."""
     make_bucket(server, "formats")
