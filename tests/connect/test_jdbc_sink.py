@@ -50,11 +50,12 @@ def test_rows_are_inserted_and_the_ledger_moves(database: Database) -> None:
 
 def test_positions_can_be_changed_and_forgotten(database: Database) -> None:
     make_sink(database, **KEYED).write(make_records(5, [{"id": 1, "name": "a"}, {"id": 2}]))
-    sink = database.make(JdbcSink, **KEYED)
+    sink = make_sink(database, **KEYED)
     assert sink.alter_positions({WHERE: 6})
-    assert database.make(JdbcSink, **KEYED).find_positions([WHERE]) == {WHERE: 6}
-    assert database.make(JdbcSink, **KEYED).alter_positions({WHERE: None})
-    assert database.make(JdbcSink, **KEYED).find_positions([WHERE]) == {}
+    newer = make_sink(database, **KEYED)
+    assert newer.find_positions([WHERE]) == {WHERE: 6}
+    assert newer.alter_positions({WHERE: None})
+    assert make_sink(database, **KEYED).find_positions([WHERE]) == {}
     with pytest.raises(NotOwner):
         sink.alter_positions({WHERE: 1})
 

@@ -228,6 +228,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.streams.running.loop": "the event that tells the threads to stop",
             "ottla.streams.running.state_servers": "watches the servers and tells them of commits",
             "ottla.streams.running.local_state": "starts its processes at the same time",
+            "ottla.streams.state.tables": "a lock only: a table may be measured while another thread closes it",
             "ottla.streams.state.tailing": "a lock only: threads borrow clients",
             "ottla.streams.state.http": "answers HTTP beside the driver",
             "ottla.streams.state.remote_stores": "a lock only: threads borrow clients",

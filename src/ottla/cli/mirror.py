@@ -49,9 +49,7 @@ def run(options: argparse.Namespace) -> int:
     from ottla.connect.worker.herder import HerderError
 
     redactor = Redactor()
-    logs.configure(sys.stderr, options.log_level)
-    for handler in logging.getLogger().handlers:
-        handler.setFormatter(RedactingFormatter(logs.LineFormatter(), redactor))
+    logs.configure(sys.stderr, options.log_level, RedactingFormatter(logs.LineFormatter(), redactor))
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(logging.WARNING)
     stopping = Event()

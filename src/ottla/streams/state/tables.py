@@ -16,6 +16,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice, takewhile
+from threading import Lock
 from typing import Any, Final
 
 import orjson
@@ -110,6 +111,8 @@ class Table:
         self._memory = memory
         os.makedirs(directory, exist_ok=True)
         self._lock = _lock(os.path.join(directory, "lock"))
+        self._closing = Lock()
+        """Held while the database is closed, which another thread may be measuring: it refuses both at once."""
         self._without_log = WriteOptions()
         self._without_log.disable_wal = True  # type: ignore[method-assign, assignment]  # its stub is wrong
         try:
@@ -144,13 +147,15 @@ class Table:
     def close(self) -> None:
         """Writes everything to files and closes the table."""
         self._database.flush()
-        self._database.close()
+        with self._closing:
+            self._database.close()
         os.close(self._lock)
 
     def wipe(self) -> None:
         """Removes everything. Those who are reading may read on: an iterator keeps the files of its generation."""
         old = os.path.join(self._directory, str(self._generation))
-        self._database.close()
+        with self._closing:
+            self._database.close()
         self._generation += 1
         self._open()
         shutil.rmtree(old, ignore_errors=True)
@@ -158,7 +163,8 @@ class Table:
     def measure(self) -> tuple[int, int]:
         """About how many keys the table has, and its bytes in files and in memory. None of both while it is closed."""
         try:
-            keys, *sizes = (self._database.property_int_value(name) or 0 for name in _MEASURES)
+            with self._closing:
+                keys, *sizes = (self._database.property_int_value(name) or 0 for name in _MEASURES)
         except DbClosedError:
             return 0, 0
         return max(keys - (self._progress is not None), 0), sum(sizes)

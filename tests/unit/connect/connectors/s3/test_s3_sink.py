@@ -1,8 +1,10 @@
 """The S3 sink: each record in one object, wherever the writer dies, and one owner at a time."""
 
+import gc
 import gzip
 import io
 import json
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -36,6 +38,15 @@ class Died(BaseException):
 def server() -> Iterator[str]:
     with s3_server() as address:
         yield address
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """A client that dies in the middle of a request leaves its socket to the garbage collector, which complains."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 def make_config(address: str, bucket: str, **more: Any) -> dict[str, Any]:
