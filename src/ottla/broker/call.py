@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
+from ottla.security.principal import ANONYMOUS, Principal
 from ottla.storage.files import FileSlice
 
 Body = TypeVar("Body")
@@ -27,13 +28,14 @@ class CloseConnection(Exception):
 class Client:
     """The other end of a connection."""
 
-    __slots__ = ("address", "id", "listener", "local_address", "port")
+    __slots__ = ("address", "id", "listener", "local_address", "port", "principal")
 
     def __init__(self, id: int, listener: str, peer: tuple[str, int], local: tuple[str, int]) -> None:
         self.id = id
         self.listener = listener
         self.address, self.port = peer
         self.local_address = local  # the address that the client connected to
+        self.principal: Principal = ANONYMOUS
 
 
 Dispatch = Callable[[Client, Frame], Result]
