@@ -1,20 +1,11 @@
 """`ottla mirror up`: mirrors topics and groups between clusters until it is stopped, as MirrorMaker 2 does."""
 
 import argparse
-import logging
-import signal
-import sys
 from contextlib import ExitStack
-from threading import Event
-from typing import Final
 
 from ottla.cli.client import parse_pairs
 from ottla.cli.command_error import USAGE_ERROR, CommandError
-from ottla.cli.connect.asking import read_file
-from ottla.observability import logs
-
-_TALKATIVE: Final = ("uvicorn", "py4j")
-"""Libraries that log each of their steps."""
+from ottla.cli.connect.foreground import read_properties_file, running_workers
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,50 +33,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from ottla.connect.connectors.mirror.flows import read_flows
-    from ottla.connect.errors import ConnectError
     from ottla.connect.running.sessions import create_session
     from ottla.connect.serving import MASTER, WorkerProcess
-    from ottla.connect.settings.redaction import RedactingFormatter, Redactor
-    from ottla.connect.worker.herder import HerderError
 
-    redactor = Redactor()
-    logs.configure(sys.stderr, options.log_level, RedactingFormatter(logs.LineFormatter(), redactor))
-    for name in _TALKATIVE:
-        logging.getLogger(name).setLevel(logging.WARNING)
-    stopping = Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
-    try:
+    with running_workers(options.log_level) as (redactor, stopping), ExitStack() as stack:
         given = read_settings(options)
         flows = read_flows(given)
         of_spark = {name: text for name, text in given.items() if name.startswith("spark.") and name != "spark.master"}
         spark = create_session("ottla-mirror", given.get("spark.master", MASTER), of_spark)
-        with ExitStack() as stack:
-            stack.callback(spark.stop)
-            for flow in flows:
-                worker = WorkerProcess(flow.worker, is_distributed=True, redactor=redactor, spark=spark)
-                stack.callback(worker.close)
-                worker.start()
-                worker.configure(flow.connectors)
-            names = ", ".join(f"{flow.source}->{flow.target}" for flow in flows)
-            print(f"ottla: mirrors {names}", flush=True)
-            stopping.wait()
-    except (ConnectError, HerderError) as error:
-        raise CommandError(redactor.redact(str(error)).replace("\n", "; ")) from None
+        stack.callback(spark.stop)
+        for flow in flows:
+            worker = WorkerProcess(flow.worker, is_distributed=True, redactor=redactor, spark=spark)
+            stack.callback(worker.close)
+            worker.start()
+            worker.configure(flow.connectors)
+        names = ", ".join(f"{flow.source}->{flow.target}" for flow in flows)
+        print(f"ottla: mirrors {names}", flush=True)
+        stopping.wait()
     return 0
 
 
 def read_settings(options: argparse.Namespace) -> dict[str, str]:
     """The file, then the options, then --set."""
-    from ottla.config.properties import read_properties
-    from ottla.config.settings import ConfigError
-
-    found: dict[str, str] = {}
-    if options.config is not None:
-        try:
-            found.update(read_properties(read_file(options.config)))
-        except ConfigError as error:
-            raise CommandError(f"{options.config}: {error}", USAGE_ERROR) from None
+    found = read_properties_file(options.config)
     if (options.source is None) != (options.target is None):
         raise CommandError("--from and --to go together", USAGE_ERROR)
     if options.source is not None:

@@ -2,6 +2,7 @@
 
 running.py       up: runs a worker
 progress.py      the line on its terminal
+foreground.py    what commands that run workers share
 asking.py        asks the REST API of a worker
 connectors.py    list, status, create, pause, resume, stop, restart and delete
 offsets.py       offsets: shows, changes and resets them

@@ -1,17 +1,12 @@
 """`ottla connect up`: runs a worker until it is stopped (Ctrl-C or SIGTERM)."""
 
 import argparse
-import logging
 import os
-import signal
-import sys
-from threading import Event
 
 from ottla.cli.client import BOOTSTRAP_VARIABLE, parse_pairs
-from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.connect.asking import read_file
+from ottla.cli.connect.foreground import read_properties_file, running_workers
 from ottla.cli.connect.progress import show_progress
-from ottla.observability import logs
 
 GROUP = "group.id"
 _DEFAULTS = {
@@ -19,25 +14,12 @@ _DEFAULTS = {
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",
 }
 
-_TALKATIVE = ("uvicorn", "py4j")
-"""Libraries that log each of their steps."""
-
 
 def run_up(options: argparse.Namespace) -> int:
-    from ottla.connect.errors import ConnectError
     from ottla.connect.serving import WorkerProcess
-    from ottla.connect.settings.redaction import RedactingFormatter, Redactor
-    from ottla.connect.worker.herder import HerderError
     from ottla.connect.worker.standalone import read_connector_file
 
-    redactor = Redactor()
-    logs.configure(sys.stderr, options.log_level, RedactingFormatter(logs.LineFormatter(), redactor))
-    for name in _TALKATIVE:
-        logging.getLogger(name).setLevel(logging.WARNING)
-    stopping = Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
-    try:
+    with running_workers(options.log_level) as (redactor, stopping):
         properties = read_worker_properties(options)
         connectors = [read_connector_file(read_file(path), path) for path in options.connectors]
         worker = WorkerProcess(properties, is_distributed=GROUP in properties, redactor=redactor)
@@ -48,24 +30,15 @@ def run_up(options: argparse.Namespace) -> int:
             show_progress(worker, stopping)
         finally:
             worker.close()
-    except (ConnectError, HerderError) as error:
-        raise CommandError(redactor.redact(str(error)).replace("\n", "; ")) from None
     return 0
 
 
 def read_worker_properties(options: argparse.Namespace) -> dict[str, str]:
     """The file, then the options, then --set; the cluster of OTTLA_BOOTSTRAP if none of them names one."""
-    from ottla.config.properties import read_properties
-    from ottla.config.settings import ConfigError
-
     found = dict(_DEFAULTS)
     if bootstrap := os.environ.get(BOOTSTRAP_VARIABLE):
         found["bootstrap.servers"] = bootstrap
-    if options.config is not None:
-        try:
-            found.update(read_properties(read_file(options.config)))
-        except ConfigError as error:
-            raise CommandError(f"{options.config}: {error}", USAGE_ERROR) from None
+    found.update(read_properties_file(options.config))
     if options.bootstrap is not None:
         found["bootstrap.servers"] = options.bootstrap
     if options.port is not None:

@@ -8,5 +8,6 @@ work.py           orders and reports                          ownership.py    on
 conversion.py     rows to the bytes of topics and back        tolerance.py    records that fail
 writing.py        the records of a transaction                topics.py       topics that a connector creates
 failures.py       what a failure means for its task           sessions.py     the Spark session of a worker
+orders.py         what the tasks of sources and sinks share
 daemon.py         the process that Spark forks its Python workers from
 """

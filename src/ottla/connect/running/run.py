@@ -17,12 +17,13 @@ from ottla.connect.connector import Connector, Sink, Source
 from ottla.connect.running.failures import explain_failure
 from ottla.connect.running.loop import Loop, LoopContext
 from ottla.connect.running.making import MakeTransforms, RunConfig
+from ottla.connect.running.orders import run_task
 from ottla.connect.running.ownership import Ownership, TakenOver
 from ottla.connect.running.sink_loop import SinkLoop
-from ottla.connect.running.sink_tasks import SinkPlan, run_sink_task
+from ottla.connect.running.sink_tasks import SinkPlan, run_sink_order
 from ottla.connect.running.slots import RETRY_PAUSES_S
 from ottla.connect.running.source_loop import SourceLoop
-from ottla.connect.running.source_tasks import SourcePlan, run_source_task
+from ottla.connect.running.source_tasks import SourcePlan, run_source_order
 from ottla.connect.running.topics import TopicGroup, create_topic
 from ottla.connect.running.work import FAILED
 from ottla.connect.settings.providers import Providers
@@ -237,8 +238,8 @@ class Run:
 
 
 def _add_source_step(plan: SourcePlan, frame: "DataFrame") -> "DataFrame":
-    return frame.mapInArrow(partial(run_source_task, plan), REPORT)
+    return frame.mapInArrow(partial(run_task, partial(run_source_order, plan)), REPORT)
 
 
 def _add_sink_step(plan: SinkPlan, frame: "DataFrame") -> "DataFrame":
-    return frame.mapInArrow(partial(run_sink_task, plan), REPORT)
+    return frame.mapInArrow(partial(run_task, partial(run_sink_order, plan)), REPORT)

@@ -6,7 +6,7 @@ never raises: it reports its failure, together with what it has committed.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,12 +23,10 @@ from ottla.connect.running.conversion import RECORDS, Conversion, list_originals
 from ottla.connect.running.failures import explain_failure
 from ottla.connect.running.tolerance import TASK_PUT, DeadLetter, ErrorHandler, ErrorPolicy, Original, RecordFailure
 from ottla.connect.running.topics import TopicGroup
-from ottla.connect.running.work import Failure, Order, RangeOrder, Report, report_fields, to_order
+from ottla.connect.running.work import Failure, Order, RangeOrder, Report
 from ottla.connect.running.writing import TransactionWriter
 from ottla.pipeline.decoding import COLUMNS, decode
-from ottla.spark.jobs import take_order, to_report
 from ottla.topic_partition import TopicPartition
-from pyspark_ottla.garbage import freeze_loaded_modules
 from pyspark_ottla.options import RecordShape
 
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -52,17 +50,7 @@ class SinkPlan:
     transaction_timeout_ms: int
 
 
-def run_sink_task(plan: SinkPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The input is a row of `spark.range`, which only says how many tasks there are."""
-    for _ in batches:
-        pass
-    fields = take_order()
-    if fields is not None:
-        yield to_report(report_fields(run_sink_order(plan, to_order(fields))))
-
-
 def run_sink_order(plan: SinkPlan, order: Order) -> Report:
-    freeze_loaded_modules()
     errors = ErrorHandler(plan.policy, plan.sink.context.name, order.task, plan.producer)
     batch = _SinkBatch(plan, order, errors)
     failure = batch.write_ranges()

@@ -5,7 +5,7 @@ A task never raises: it reports its failure, so that the other tasks of the job 
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +18,8 @@ from ottla.connect.running.conversion import Conversion
 from ottla.connect.running.failures import explain_failure
 from ottla.connect.running.tolerance import ErrorHandler, ErrorPolicy
 from ottla.connect.running.topics import TopicGroup
-from ottla.connect.running.work import FENCED, Order, PartOrder, Report, report_fields, to_order
+from ottla.connect.running.work import FENCED, Order, PartOrder, Report
 from ottla.connect.running.writing import TransactionWriter
-from ottla.spark.jobs import take_order, to_report
-from pyspark_ottla.garbage import freeze_loaded_modules
 from pyspark_ottla.options import RecordShape
 
 
@@ -39,17 +37,7 @@ class SourcePlan:
     transaction_timeout_ms: int
 
 
-def run_source_task(plan: SourcePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The input is a row of `spark.range`, which only says how many tasks there are."""
-    for _ in batches:
-        pass
-    fields = take_order()
-    if fields is not None:
-        yield to_report(report_fields(run_source_order(plan, to_order(fields))))
-
-
 def run_source_order(plan: SourcePlan, order: Order) -> Report:
-    freeze_loaded_modules()
     errors = ErrorHandler(plan.policy, plan.source.context.name, order.task, plan.client)
     batch = SourceOrder(plan, order, errors)
     try:
