@@ -27,6 +27,7 @@ zookeeper.py       ZooKeeper as the coordination store
 memory_store.py    a coordination store inside this process
 memory_tree.py     the nodes of that store
 topics.py          deciders: create and delete topics
+acls.py            deciders: create and delete ACLs
 partitions.py      decider: add partitions to a topic
 placement.py       chooses the brokers of new partitions
 configs.py         deciders: change settings of topics, groups and brokers

@@ -19,6 +19,7 @@ from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.security.acls import Acl
 
 ENTRY_BYTES_MAX = 512 << 10
 """ZooKeeper drops the connection of a client that sends more than 1 MiB. Half of it leaves room for the rest of the
@@ -244,6 +245,20 @@ class SetFeature:
 
 
 @dataclass(frozen=True, slots=True)
+class AddAcl:
+    """An ACL that is not there yet."""
+
+    acl: Acl
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveAcl:
+    """An ACL is taken away. It is named by all of its fields, so it is exactly this one."""
+
+    acl: Acl
+
+
+@dataclass(frozen=True, slots=True)
 class SetElectionRules:
     """Which rules of replay elect leaders from here on. Only a snapshot of an old image needs to say it."""
 
@@ -280,6 +295,8 @@ Change = (
     | SetConfig
     | ReserveProducerIds
     | SetFeature
+    | AddAcl
+    | RemoveAcl
     | SetElectionRules
     | RememberUnregistered
     | VerifyDigest
@@ -427,8 +444,8 @@ def _codec(annotation: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]
         return _read_bytes, _write_bytes
     if isinstance(annotation, type) and issubclass(annotation, tuple) and annotation is not tuple:
         return _named_tuple_codec(annotation)
-    if annotation is ConfigResource:
-        return lambda value: ConfigResource(_exactly(int)(value)), int
+    if isinstance(annotation, type) and issubclass(annotation, IntEnum):
+        return lambda value: annotation(_exactly(int)(value)), int
     if get_origin(annotation) is tuple:
         if get_args(annotation)[0] is int:
             return _read_numbers, list

@@ -15,6 +15,7 @@ from ottla.cluster.entities import BrokerImage, ControllerImage, PartitionImage,
 from ottla.cluster.leadership import ELIGIBLE_LEADER_REPLICAS, TopicRules, read_common_rules, read_topic_rules
 from ottla.cluster.replay import IMAGE_FIELDS, MutableImage, ReplayError, normalize, replay
 from ottla.cluster.snapshots import compute_digest, write_snapshot
+from ottla.security.acls import NO_ACLS, AclSet
 
 __all__ = [
     "EMPTY",
@@ -48,6 +49,7 @@ class Image:
     election_rules: int = ELIGIBLE_LEADER_REPLICAS
     largest_unregistered: int = -1
     """The largest id of a broker that was unregistered. A store that is written again gives no such id to another."""
+    acls: AclSet = NO_ACLS
     derived: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """Results that were computed from this image and are needed again. They are dropped with the image."""
     lasting: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)

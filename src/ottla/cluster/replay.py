@@ -17,6 +17,7 @@ from ottla.cluster.changes import NO_LEADER, ZERO_ID, Change, ConfigResource
 from ottla.cluster.entities import BrokerImage, ControllerImage, PartitionImage, TopicImage
 from ottla.cluster.leadership import ELIGIBLE_LEADER_REPLICAS, FIRST_RULES, Electorate, TopicRules
 from ottla.cluster.snapshots import compute_digest
+from ottla.security.acls import AclSet
 
 LOST_DIRECTORIES_MAX = 100
 """Directory ids that are remembered after a broker came back without them."""
@@ -46,6 +47,7 @@ class MutableImage:
     features: Map[str, int]
     election_rules: int
     largest_unregistered: int
+    acls: AclSet
     topic_drafts: dict[bytes, tuple[TopicImage, list[PartitionImage]]] = field(default_factory=dict)
     """Topics whose partitions are being changed. `finish_topics` puts them into `topics_by_name`."""
     electorate_of_brokers: tuple[object, Electorate | None] = (None, None)
@@ -381,6 +383,18 @@ def _set_feature(draft: MutableImage, item: change.SetFeature) -> None:
         draft.features = draft.features.delete(item.name)
 
 
+def _add_acl(draft: MutableImage, item: change.AddAcl) -> None:
+    if item.acl in draft.acls:
+        raise ReplayError(f"{item.acl} is there already")
+    draft.acls = draft.acls.add(item.acl)
+
+
+def _remove_acl(draft: MutableImage, item: change.RemoveAcl) -> None:
+    if item.acl not in draft.acls:
+        raise ReplayError(f"{item.acl} is not there")
+    draft.acls = draft.acls.remove(item.acl)
+
+
 def _verify_digest(draft: MutableImage, item: change.VerifyDigest) -> None:
     digest = compute_digest(draft)
     if digest != item.digest:
@@ -417,6 +431,8 @@ _RULES: Mapping[type, Callable[[MutableImage, Any], None]] = {
     change.SetConfig: _set_config,
     change.ReserveProducerIds: _reserve_producer_ids,
     change.SetFeature: _set_feature,
+    change.AddAcl: _add_acl,
+    change.RemoveAcl: _remove_acl,
     change.SetElectionRules: _set_election_rules,
     change.RememberUnregistered: _remember_unregistered,
     change.VerifyDigest: _verify_digest,

@@ -15,6 +15,7 @@ from ottla.cluster import changes as change
 from ottla.cluster.changes import NO_LEADER, Change, ConfigResource, encode_plain
 from ottla.cluster.entities import TopicImage
 from ottla.cluster.leadership import ELIGIBLE_LEADER_REPLICAS
+from ottla.security.acls import CHECKSUM_BYTES
 
 if TYPE_CHECKING:
     from ottla.cluster.image import Image
@@ -26,6 +27,7 @@ DIGEST_BYTES = 16
 def write_snapshot(image: "Image") -> list[Change]:
     """Changes that replay from the empty image into this one."""
     changes = list(_cluster_snapshot(image))
+    changes.extend(map(change.AddAcl, image.acls))
     for name in sorted(image.topics_by_name):
         changes.extend(_topic_snapshot(image, image.topics_by_name[name]))
     changes.append(change.VerifyDigest(compute_digest(image)))
@@ -33,8 +35,11 @@ def write_snapshot(image: "Image") -> list[Change]:
 
 
 def compute_digest(image: Union["Image", "MutableImage"]) -> bytes:
-    """The digest of everything in the image but its version. Digests of topics are kept while they do not change."""
+    """The digest of everything in the image but its version. Digests of topics are kept while they do not change, and
+    that of the ACLs is kept up to date with each of them."""
     whole = hashlib.sha256(encode_plain(_cluster_snapshot(image)))
+    if image.acls:
+        whole.update(image.acls.checksum.to_bytes(CHECKSUM_BYTES, "big"))
     for name in sorted(image.topics_by_name):
         whole.update(_topic_digest(image, image.topics_by_name[name]))
     return whole.digest()[:DIGEST_BYTES]
@@ -77,7 +82,7 @@ def _describe_partitions(topic: TopicImage) -> bytes:
 
 
 def _cluster_snapshot(image: Union["Image", "MutableImage"]) -> Iterator[Change]:
-    """Everything but the topics, which come after their brokers and after the settings that they depend on."""
+    """Everything but ACLs and topics, which come after their brokers and after the settings that they depend on."""
     if image.cluster_id is not None:
         yield change.SetClusterId(image.cluster_id)
     for broker_id in sorted(image.brokers):

@@ -1,5 +1,9 @@
-"""Access control. There is no authorizer yet: every client may do everything.
+"""Who may do what: principals, operations, ACLs, and the authorizer that decides.
 
-operations.py  operations on resources, as the protocol numbers and encodes them
+acls.py        ACLs, filters, and the immutable set of all ACLs with its fast lookup
+audit.py       the log of denied and administrative actions
+authorizer.py  decides what a client may do, by the rules of Kafka's StandardAuthorizer
+operations.py  operations, resource types, pattern types and permissions, as the protocol numbers them
 principal.py   who a client is
+rights.py      an operation on a type of resource, and how a handler declares what its API needs
 """

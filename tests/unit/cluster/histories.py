@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from ottla.cluster import changes as change
 from ottla.cluster.changes import Change, ConfigResource, Endpoint, TopicReplicas
 from ottla.cluster.image import EMPTY, Image
+from ottla.security.acls import Acl
+from ottla.security.operations import Operation, PatternType, Permission, ResourceType
 
 History = list[tuple[Change, ...]]
 
@@ -129,6 +131,27 @@ def _feature(source: random.Random, image: Image) -> tuple[Change, ...]:
     return (change.SetFeature(source.choice(["group.version", "share.version"]), source.randrange(3)),)
 
 
+def _acls(source: random.Random, image: Image) -> tuple[Change, ...]:
+    known = list(image.acls)
+    if known and source.random() < 0.4:
+        return tuple(map(change.RemoveAcl, source.sample(known, source.randint(1, min(3, len(known))))))
+    new = {random_acl(source) for _ in range(source.randint(1, 4))}
+    return tuple(change.AddAcl(acl) for acl in sorted(new) if acl not in image.acls)
+
+
+def random_acl(source: random.Random) -> Acl:
+    """Few values for each field, so that ACLs meet and differ in one field."""
+    return Acl(
+        source.choice((ResourceType.TOPIC, ResourceType.GROUP)),
+        source.choice(("*", "a", "ab", "abc", "b", "hardcode")),
+        source.choice((PatternType.LITERAL, PatternType.PREFIXED)),
+        source.choice(("User:alice", "User:bob", "User:*", "Group:alice")),
+        source.choice(("*", "10.0.0.1")),
+        source.choice((Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operation.ALL, Operation.ALTER_CONFIGS)),
+        source.choice((Permission.ALLOW, Permission.ALLOW, Permission.DENY)),
+    )
+
+
 _STEPS = (
     _register,
     _unfence,
@@ -145,4 +168,6 @@ _STEPS = (
     _configure,
     _reserve,
     _feature,
+    _acls,
+    _acls,
 )

@@ -19,9 +19,12 @@ from ottla.cluster.changes import (
     encode,
 )
 from ottla.errors import KafkaError
+from ottla.security.acls import Acl
+from ottla.security.operations import Operation, PatternType, Permission, ResourceType
 from tests.unit.cluster.histories import History, histories
 
 ID = bytes(range(16))
+ACL = Acl(ResourceType.TOPIC, "ördrs", PatternType.PREFIXED, "User:alice", "*", Operation.READ, Permission.DENY)
 
 EXAMPLES: list[Change] = [
     change.SetClusterId("abc"),
@@ -42,6 +45,8 @@ EXAMPLES: list[Change] = [
     change.SetConfig(ConfigResource.BROKER, "", "x", ""),
     change.ReserveProducerIds(1, 2, 1000, 1000),
     change.SetFeature("group.version", 1),
+    change.AddAcl(ACL),
+    change.RemoveAcl(ACL),
     change.SetElectionRules(0),
     change.RememberUnregistered(1003),
     change.VerifyDigest(ID),
