@@ -1,15 +1,24 @@
 """Change capture of a real PostgreSQL server, round by round."""
 
+import threading
 from collections.abc import Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ottla.connect.connector import partition_key
 from ottla.connect.connectors.postgresql import changes, snapshots
+from ottla.connect.connectors.postgresql.connecting import connect, execute, query_rows
 from ottla.connect.data.columns import RecordColumns
 from ottla.connect.data.conversion import columns_to_records
 from ottla.connect.errors import ConnectError
 from tests.connect.postgresql import Database, postgresql, simplify
+from tests.connect.runs import wait_until
+from tests.patience import PATIENCE_S
+
+if TYPE_CHECKING:
+    from adbc_driver_manager.dbapi import Connection
 
 
 @pytest.fixture(scope="module")
@@ -248,3 +257,57 @@ def test_a_log_without_captured_changes_lets_the_slot_advance(
     database.run("INSERT INTO b SELECT repeat('x', 1000) FROM generate_series(1, 1000)")
     assert capture.run() == []
     assert database.query(position)[0]["lsn"] - before > 500_000
+
+
+def test_a_commit_that_waits_for_a_synchronous_standby(server: Database) -> None:
+    """It is in the log before the slot begins, and no reader of the table sees it yet: it is not missed.
+
+    The server makes a slot in three steps. Each waits for the transactions that it finds running, and the transaction
+    in question begins and commits between the last two.
+    """
+    database = server.create("standby")
+    database.run("CREATE TABLE orders (id int PRIMARY KEY)")
+    with closing(connect(database.server)) as first, closing(connect(database.server)) as second:
+        execute(first, "BEGIN; SELECT pg_current_xact_id()")
+        capture = database.capture()
+        planned = threading.Thread(target=lambda: capture.source.plan({}), daemon=True)
+        planned.start()
+        wait_until(lambda: is_waited_for(database))
+        execute(second, "BEGIN; SELECT pg_current_xact_id()")
+        held = read_transaction(second)
+        execute(first, "ROLLBACK")
+        wait_until(lambda: is_waited_for(database, held))
+        committing = threading.Thread(target=lambda: database.run("INSERT INTO orders VALUES (1)"), daemon=True)
+        try:
+            database.run("ALTER SYSTEM SET synchronous_standby_names = 'away'", "SELECT pg_reload_conf()")
+            wait_until(lambda: query_text(database, "SELECT current_setting('synchronous_standby_names')") == "away")
+            committing.start()
+            wait_until(lambda: has_wait(database, "SyncRep"))
+            execute(second, "ROLLBACK")
+            planned.join(PATIENCE_S)
+            assert not capture.run()
+            assert query_text(database, "SELECT count(*)::text FROM orders") == "0"
+        finally:
+            database.run("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+        committing.join(PATIENCE_S)
+        assert [simplify(each)[1:3] for each in capture.run()] == [({"id": 1}, "r")]
+
+
+def query_text(database: Database, sql: str) -> str:
+    return str(next(iter(database.query(sql)[0].values())))
+
+
+def read_transaction(connection: "Connection") -> str:
+    return str(query_rows(connection, "SELECT pg_current_xact_id()::text AS id")[0]["id"])
+
+
+def has_wait(database: Database, event: str) -> bool:
+    return bool(database.query(f"SELECT 1 AS one FROM pg_stat_activity WHERE wait_event = '{event}'"))
+
+
+def is_waited_for(database: Database, transaction: str = "") -> bool:
+    """Whether somebody waits for the end of this transaction, or of any."""
+    which = f" AND transactionid = '{transaction}'" if transaction else ""
+    return bool(
+        database.query(f"SELECT 1 AS one FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted{which}")
+    )

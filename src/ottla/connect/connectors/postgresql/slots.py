@@ -99,6 +99,19 @@ def read_slot(connection: "Connection", name: str) -> SlotState:
     return SlotState(row["confirmed"], row["flush"], row["insert"], row["now_us"])
 
 
+def take_transaction_id(connection: "Connection") -> int:
+    """An id that is higher than those of all transactions that were begun before. The end of a snapshot is not: it is
+    below transactions that run."""
+    found = query_rows(connection, "SELECT pg_current_xact_id()::text::int8 AS id")
+    return int(found[0]["id"])
+
+
+def find_oldest_running(connection: "Connection") -> int:
+    """All transactions with lower ids have ended, and are seen."""
+    found = query_rows(connection, "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::int8 AS id")
+    return int(found[0]["id"])
+
+
 def check_position(state: SlotState, name: str, lsn: int) -> None:
     """Reading from below the slot's position would silently leave changes out."""
     if state.confirmed_lsn > lsn:

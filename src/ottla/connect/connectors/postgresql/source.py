@@ -3,10 +3,15 @@
 Source partitions: each table while its rows are read, {"server", "table"}, and then the log, {"server"}. The slot is
 created before the first row is read, and its changes are written after the last. It is advanced only to what has been
 committed to Kafka, so that nothing is lost, and the committed offset decides what comes next, so nothing comes twice.
+
+A transaction may be in the log before others see it: it waits for a synchronous standby, or its process was held up
+for a moment. One that is in the log before the slot begins, and is not seen yet by those who read the tables, would be
+in neither. So no row is read before all transactions have ended that were running when the slot was there.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from logging import getLogger
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ottla.connect.connector import ConnectorContext, Part, Source, SourceBatch, SourceOffset, partition_key
@@ -25,6 +30,8 @@ from ottla.connect.settings.definition import Settings
 
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
+
+log = getLogger(__name__)
 
 SERVER: Final = "server"
 TABLE: Final = "table"
@@ -60,6 +67,8 @@ class PostgresConnector(Source):
         self._log_partition = {SERVER: self._prefix}
         self._connection: Connection | None = None
         self._is_prepared = self._is_done = False
+        self._settled_at: int | None = None
+        """Transactions before this one have to end before the first row is read. None: they have."""
         self._looked_up_to = 0
         """The slot has nothing for us before this LSN."""
         self._heartbeat_us = 0
@@ -75,6 +84,8 @@ class PostgresConnector(Source):
             if not self._is_prepared:
                 self._prepare(connection, has_offsets=bool(offsets))
             if offset is None and self._mode.startswith("initial"):
+                if not self._is_settled(connection):
+                    return []
                 parts = self._plan_tables(connection, offsets)
                 if parts:
                     return parts
@@ -120,7 +131,16 @@ class PostgresConnector(Source):
             mode = self.config["publication.autocreate.mode"]
             slots.ensure_publication(connection, self._log.publication, mode, tables)
             slots.ensure_slot(connection, self._log.slot, self._server.database, may_create=not has_offsets)
+            if not has_offsets and self._mode == "initial":
+                self._settled_at = slots.take_transaction_id(connection)
+                if not self._is_settled(connection):
+                    log.info("connector %s: waits for transactions to end before it reads tables", self.context.name)
         self._is_prepared = True
+
+    def _is_settled(self, connection: "Connection") -> bool:
+        if self._settled_at is not None and slots.find_oldest_running(connection) >= self._settled_at:
+            self._settled_at = None
+        return self._settled_at is None
 
     def _has(self, table: CatalogTable) -> bool:
         return self._capture.filter.has_table(table.schema, table.name)
