@@ -10,6 +10,9 @@ from ottla.testing import LocalBroker
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[LocalBroker]:
-    """Not the broker that tests of other folders share: their topics have the same names."""
-    with ottla.testing.broker() as running:
+    """Not the broker that tests of other folders share: their topics have the same names.
+
+    Retention does not run: the timestamps of test records are very old, so it would delete them after half a minute.
+    """
+    with ottla.testing.broker(log_initial_task_delay_ms=86_400_000) as running:
         yield running

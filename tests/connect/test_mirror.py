@@ -37,6 +37,8 @@ QUICK = {
 } | {
     f"{name}replication.factor": "1" for name in ("", "offset-syncs.topic.", "checkpoints.topic.", "heartbeats.topic.")
 }
+A_DAY_MS = 86_400_000
+"""So long retention does not run: the timestamps of the records are very old."""
 FORTH, BACK = ("A", "B"), ("B", "A")
 
 
@@ -74,13 +76,13 @@ class Clusters:
 
 @pytest.fixture
 def other() -> Iterator[LocalBroker]:
-    with ottla.testing.broker() as running:
+    with ottla.testing.broker(log_initial_task_delay_ms=A_DAY_MS) as running:
         yield running
 
 
 @pytest.fixture
 def source() -> Iterator[LocalBroker]:
-    with ottla.testing.broker() as running:
+    with ottla.testing.broker(log_initial_task_delay_ms=A_DAY_MS) as running:
         yield running
 
 

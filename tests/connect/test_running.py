@@ -193,10 +193,7 @@ def test_an_older_run_is_fenced(spark: "SparkSession", broker: LocalBroker, tmp_
     with running(spark, broker, Counting, "fight", **config) as newer:
         wait_until(lambda: newer.status is not None and any(each.trace for each in newer.status.tasks))
         trouble.unlink()
-        wait_until(
-            lambda: count_records(broker, "fought-over") == 60,
-            lambda: (count_records(broker, "fought-over"), newer.status, older.status),
-        )
+        wait_until(lambda: count_records(broker, "fought-over") == 60, lambda: newer.status)
         assert older.run.join(PATIENCE_S)
     values = [each["value"].decode() for each in read_records(broker, "fought-over")]
     assert values == [f"0:{n}" for n in range(60)]
