@@ -6,7 +6,11 @@ share one producer between processes, which no client library offers. It is not 
 membership, no background thread, no callback. An application that produces and consumes uses any Kafka client.
 
 client.py              a cluster's topics, leaders, offsets and coordinators; retries
-connection.py          one connection to one broker, which waits for its answers; TLS and SASL
+connection.py          one connection to one broker, which waits for its answers
+security.py            settings of TLS and SASL, with the names of the Java client and of librdkafka
+stores.py              certificates and keys: PEM and PKCS12
+sasl.py                logins: PLAIN, SCRAM, OAUTHBEARER
+tokens.py              where a bearer token comes from
 fetching.py            record batches of a partition, from one offset to another
 sending.py             record batches to the leaders of their partitions, in order, without duplicates
 transactions.py        the steps of a producer in a transaction

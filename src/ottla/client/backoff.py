@@ -13,6 +13,11 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def elapsed_s() -> float:
+    """A clock that only moves forward, in seconds, for how long a login lasts."""
+    return time.monotonic()
+
+
 class Backoff:
     """The pauses between the attempts at one operation, and when to give up."""
 

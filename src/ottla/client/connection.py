@@ -1,7 +1,7 @@
-"""One blocking connection to one broker, of Ottla or Apache Kafka: plain text or TLS, SASL PLAIN or SCRAM.
+"""One blocking connection to one broker, of Ottla or Apache Kafka, with TLS and SASL if `Security` asks for them.
 
-Requests are sent in the newest version that both sides know. Settings have librdkafka's names, so that a user of the
-command line gives them once.
+Requests are sent in the newest version that both sides know. If the broker limits how long a login lasts, the
+connection authenticates again before a request that would come too late (KIP-368).
 
 `ask` sends one request and waits for its answer. With `send` and `receive` several requests can be in flight: the
 broker answers them in order, and an answer is kept until `receive` asks for it. Fetch and Produce requests are those of
@@ -10,17 +10,15 @@ the hand-written codecs `wire/fetch.py` and `wire/produce.py`. A connection belo
 
 import socket
 import ssl
-from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from hashlib import new as new_hash
-from hashlib import pbkdf2_hmac
-from hmac import compare_digest
-from hmac import digest as keyed_digest
+from base64 import b64encode
+from collections.abc import Callable
 from random import Random
 from struct import Struct
 from typing import Any, NamedTuple, Self
 
+from ottla.client import sasl
+from ottla.client.backoff import elapsed_s
+from ottla.client.security import Security
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire import fetch, frames, produce
 from ottla.wire.malformed import Malformed
@@ -36,9 +34,12 @@ CLIENT_ID = "ottla"
 
 _SIZE = Struct(">i")
 _CORRELATION_MAX = (1 << 31) - 1
-_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-_ITERATIONS_MAX = 1_000_000
-"""A broker that asks for more SCRAM iterations would keep the client busy for seconds."""
+_TLS_ALERT = b"\x15\x03"
+"""How an answer begins that a server with TLS gives to a client without."""
+_REFUSALS = ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE", "ACCESS_DENIED")
+"""Parts of the names of TLS alerts by which a broker refuses a client's certificate, or that it has none."""
+_LIFE_SHARE = (0.85, 0.95)
+"""When to authenticate again, as a share of a login's life. It is drawn, so that clients do not come all at once."""
 
 
 class Unreachable(Exception):
@@ -51,47 +52,6 @@ class NotListening(Unreachable):
 
 class NotAuthenticated(Unreachable):
     """The client or the broker failed to authenticate. A retry does not help."""
-
-
-@dataclass(frozen=True, slots=True)
-class Security:
-    context: ssl.SSLContext | None = None
-    mechanism: str = ""
-    username: str = ""
-    password: str = ""
-
-    @classmethod
-    def of(cls, settings: Mapping[str, str]) -> "Security":
-        """Make it from librdkafka's settings. Raises ValueError for settings that this client does not support."""
-        protocol = settings.get("security.protocol", "plaintext").upper()
-        if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
-            raise ValueError(f"security.protocol: {protocol.lower()!r} is unknown")
-        context = _tls_context(settings) if protocol.endswith("SSL") else None
-        if not protocol.startswith("SASL"):
-            return cls(context)
-        mechanism = settings.get("sasl.mechanism", settings.get("sasl.mechanisms", "")).upper()
-        if mechanism != "PLAIN" and mechanism not in _HASHES:
-            raise ValueError(f"sasl.mechanism: {mechanism!r} is not supported here; use PLAIN or SCRAM")
-        return cls(context, mechanism, settings.get("sasl.username", ""), settings.get("sasl.password", ""))
-
-
-def _tls_context(settings: Mapping[str, str]) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=settings.get("ssl.ca.location"), cadata=settings.get("ssl.ca.pem"))
-        if settings.get("enable.ssl.certificate.verification", "true").lower() == "false":
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        elif settings.get("ssl.endpoint.identification.algorithm", "https").lower() == "none":
-            context.check_hostname = False
-        if "ssl.certificate.location" in settings:
-            context.load_cert_chain(
-                settings["ssl.certificate.location"],
-                settings.get("ssl.key.location"),
-                settings.get("ssl.key.password"),
-            )
-    except OSError as error:
-        raise ValueError(f"TLS: {error.strerror or error}") from None
-    return context
 
 
 Request = Message | fetch.FetchRequest | produce.ProduceRequest
@@ -124,9 +84,17 @@ def _describe(error: OSError) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, ssl.SSLError) and error.reason:
+        if error.reason in ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "RECORD_LAYER_FAILURE"):
+            return "TLS: there is no TLS at this port (see security.protocol)"
         return f"TLS: {error.reason.replace('_', ' ').lower()}"
     text = error.strerror or str(error)
     return text[:1].lower() + text[1:]
+
+
+def _refuses_client(error: OSError) -> bool:
+    """Whether the broker ended the connection because of the client's certificate."""
+    reason = error.reason or "" if isinstance(error, ssl.SSLError) else ""
+    return "ALERT" in reason and any(part in reason for part in _REFUSALS)
 
 
 def _read_by_hand(awaited: Awaited, frame: bytearray | memoryview) -> Any:
@@ -138,6 +106,14 @@ def _read_by_hand(awaited: Awaited, frame: bytearray | memoryview) -> Any:
     except IndexError:
         raise Malformed("the response ends within its header") from None
     return codec.read_response(awaited.version, frame, position)
+
+
+def _start_tls(plain: socket.socket, host: str, context: ssl.SSLContext) -> ssl.SSLSocket:
+    try:
+        return context.wrap_socket(plain, server_hostname=host)
+    except BaseException:
+        plain.close()
+        raise
 
 
 class Connection:
@@ -163,21 +139,24 @@ class Connection:
         self._early: dict[int, bytearray | memoryview] = {}
         """Answers that `receive` has not asked for yet, by correlation id."""
         self._unwanted: set[int] = set()
+        self._login = security.login
+        self._random = random
+        self._login_ends_s: float | None = None
+        """When the connection has to authenticate again; None: never."""
         try:
             plain = socket.create_connection((host, port), timeout_s)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            context = security.context
-            self._socket = context.wrap_socket(plain, server_hostname=host) if context is not None else plain
+            self._socket = _start_tls(plain, host, security.context) if security.context is not None else plain
         except ssl.SSLCertVerificationError as error:
             raise NotAuthenticated(f"{self._name}: TLS: {error.verify_message}") from None
         except ConnectionRefusedError as error:
             raise NotListening(f"{self._name}: {_describe(error)}") from None
         except OSError as error:
-            raise Unreachable(f"{self._name}: {_describe(error)}") from None
+            raise self._explain(error) from None
         try:
             self._learn_versions()
-            if security.mechanism:
-                self._authenticate(security, random)
+            if self._login is not None:
+                self._authenticate(self._login)
         except BaseException:
             self.close()
             raise
@@ -222,6 +201,8 @@ class Connection:
             name = _BY_HAND[type(request)][1].name if type(request) in _BY_HAND else type(request).__name__
             message = f"{self._name} has no version of {name.removesuffix('Request')} that this client can use"
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
+        if self._login_ends_s is not None and self._login is not None and elapsed_s() >= self._login_ends_s:
+            self._authenticate(self._login)
         return self._send(request, common[-1])
 
     def receive(self, awaited: Awaited) -> Any:
@@ -235,7 +216,7 @@ class Connection:
         except Malformed as error:
             raise Unreachable(f"{self._name}: malformed answer: {error}") from None
         except OSError as error:
-            raise Unreachable(f"{self._name}: {_describe(error)}") from None
+            raise self._explain(error) from None
 
     def abandon(self, awaited: Awaited) -> None:
         """Drop the answer of a request when it arrives, because nobody will `receive` it."""
@@ -261,11 +242,18 @@ class Connection:
         try:
             self._socket.sendall(encoded)
         except OSError as error:
-            raise Unreachable(f"{self._name}: {_describe(error)}") from None
+            raise self._explain(error) from None
         return Awaited(self._correlation, version, type(request), of)
 
+    def _explain(self, error: OSError) -> Unreachable:
+        kind = NotAuthenticated if _refuses_client(error) else Unreachable
+        return kind(f"{self._name}: {_describe(error)}")
+
     def _receive_any(self) -> None:
-        (size,) = _SIZE.unpack(self._read(_SIZE.size))
+        start = bytes(self._read(_SIZE.size))
+        (size,) = _SIZE.unpack(start)
+        if start.startswith(_TLS_ALERT):
+            raise NotAuthenticated(f"{self._name}: the broker expects TLS at this port (see security.protocol)")
         if not _SIZE.size <= size <= ANSWER_BYTES_MAX:
             raise Unreachable(f"{self._name}: the answer is not that of a Kafka broker")
         frame = self._read(size)
@@ -297,46 +285,23 @@ class Connection:
 
     # SASL
 
-    def _authenticate(self, security: Security, random: Random) -> None:
-        answer: SaslHandshakeResponse = self._exchange(SaslHandshakeRequest(mechanism=security.mechanism), 1)
+    def _authenticate(self, login: sasl.Login) -> None:
+        answer: SaslHandshakeResponse = self._exchange(SaslHandshakeRequest(mechanism=login.mechanism), 1)
         if answer.error_code:
             offered = ", ".join(answer.mechanisms) or "none"
-            raise NotAuthenticated(f"{self._name}: the broker does not offer {security.mechanism}, only {offered}")
-        if security.mechanism == "PLAIN":
-            self._exchange_token(b"\0" + security.username.encode() + b"\0" + security.password.encode())
-            return
+            raise NotAuthenticated(f"{self._name}: the broker does not offer {login.mechanism}, only {offered}")
+        self._login_ends_s = None
         try:
-            self._scram(security, b64encode(random.randbytes(18)).decode())
-        except ValueError:
-            raise NotAuthenticated(f"{self._name}: malformed SCRAM message") from None
+            sasl.authenticate(login, b64encode(self._random.randbytes(18)).decode(), self._exchange_token)
+        except sasl.SaslError as error:
+            raise NotAuthenticated(f"{self._name}: {error}") from None
 
     def _exchange_token(self, token: bytes) -> bytes:
         answer: SaslAuthenticateResponse = self._exchange(SaslAuthenticateRequest(auth_bytes=token), 1)
         if answer.error_code:
             reason = answer.error_message or name_error(answer.error_code)
             raise NotAuthenticated(f"{self._name}: {reason}")
+        if answer.session_lifetime_ms > 0:
+            share = self._random.uniform(*_LIFE_SHARE)
+            self._login_ends_s = elapsed_s() + answer.session_lifetime_ms / 1000 * share
         return answer.auth_bytes
-
-    def _scram(self, security: Security, nonce: str) -> None:
-        """RFC 5802. The broker's proof is checked too, so a broker that does not know the password is rejected."""
-        algorithm = _HASHES[security.mechanism]
-        name = security.username.replace("=", "=3D").replace(",", "=2C")
-        first = f"n={name},r={nonce}"
-        answer = self._exchange_token(f"n,,{first}".encode()).decode()
-        attributes = dict(part.split("=", 1) for part in answer.split(",") if "=" in part)
-        nonce_of_broker, iteration_text = attributes.get("r", ""), attributes.get("i", "")
-        if not nonce_of_broker.startswith(nonce) or not iteration_text.isdecimal():
-            raise NotAuthenticated(f"{self._name}: malformed SCRAM message")
-        iterations = int(iteration_text)
-        if iterations > _ITERATIONS_MAX:
-            raise NotAuthenticated(f"{self._name}: SCRAM with {iterations} iterations; the limit is {_ITERATIONS_MAX}")
-        salted = pbkdf2_hmac(algorithm, security.password.encode(), b64decode(attributes.get("s", "")), iterations)
-        final = f"c=biws,r={nonce_of_broker}"
-        signed = f"{first},{answer},{final}".encode()
-        client_key = keyed_digest(salted, b"Client Key", algorithm)
-        signature = keyed_digest(new_hash(algorithm, client_key).digest(), signed, algorithm)
-        proof = bytes(key ^ sign for key, sign in zip(client_key, signature, strict=True))
-        answer = self._exchange_token(f"{final},p={b64encode(proof).decode()}".encode()).decode()
-        expected = keyed_digest(keyed_digest(salted, b"Server Key", algorithm), signed, algorithm)
-        if not compare_digest(answer.partition("v=")[2].encode(), b64encode(expected)):
-            raise NotAuthenticated(f"{self._name}: the broker failed to prove that it knows the password")

@@ -1,23 +1,17 @@
 """Client settings by Kafka's names: those of the Java client, and librdkafka's where only the name differs.
 
 Settings that have no meaning for this client are ignored, as in every Kafka client. Those that ask for what it cannot
-do raise ValueError with their names.
+do raise ValueError with their names. `security.py` has those of TLS and SASL.
 """
 
-import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.client.connection import CLIENT_ID, Security
+from ottla.client.connection import CLIENT_ID
+from ottla.client.security import Security
 
 _BOOTSTRAP = ("bootstrap.servers", "metadata.broker.list")
 _PORT_MAX = 65535
-
-# The Java client's name -> librdkafka's, where the value means the same.
-_RENAMED = {"ssl.truststore.certificates": "ssl.ca.pem"}
-_ONLY_AS_FILES = ("ssl.keystore.certificate.chain", "ssl.keystore.key", "ssl.certificate.pem", "ssl.key.pem")
-_STORES = {"ssl.truststore": ("ssl.ca.location",), "ssl.keystore": ("ssl.certificate.location", "ssl.key.location")}
-_LOGIN_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')""")
 
 
 class ClientSettings(NamedTuple):
@@ -39,7 +33,7 @@ class ClientSettings(NamedTuple):
         pause_ms = _milliseconds(settings, ("retry.backoff.ms",), 100)
         return cls(
             _bootstrap(settings),
-            Security.of(_translated(settings)),
+            Security.of(settings),
             settings.get("client.id", CLIENT_ID),
             request_ms / 1000,
             _milliseconds(settings, ("default.api.timeout.ms",), 60_000) / 1000,
@@ -79,28 +73,3 @@ def _truth(settings: Mapping[str, str], name: str, default: bool) -> bool:
     if text not in ("true", "false"):
         raise ValueError(f"{name}: {text!r} is neither true nor false")
     return text == "true"
-
-
-def _translated(settings: Mapping[str, str]) -> dict[str, str]:
-    """The security settings with librdkafka's names."""
-    found = dict(settings)
-    for name in _ONLY_AS_FILES:
-        if name in settings:
-            raise ValueError(f"{name}: a client's certificate and key must be in files (ssl.certificate.location)")
-    for java, ours in _RENAMED.items():
-        if java in settings:
-            found.setdefault(ours, settings[java])
-    for store, names in _STORES.items():
-        if f"{store}.location" in settings:
-            kind = settings.get(f"{store}.type", "JKS").upper()
-            if kind != "PEM":
-                raise ValueError(f"{store}.type={kind} is Java's own; give PEM files ({store}.type=PEM, or {names[0]})")
-            for name in names:
-                found.setdefault(name, settings[f"{store}.location"])
-    if not found.get("ssl.endpoint.identification.algorithm", "https"):
-        found["ssl.endpoint.identification.algorithm"] = "none"  # for the Java client an empty value means none
-    if "sasl.jaas.config" in settings:
-        for option, quoted, single in _LOGIN_OPTION.findall(settings["sasl.jaas.config"]):
-            if option in ("username", "password"):
-                found.setdefault(f"sasl.{option}", re.sub(r"\\(.)", r"\1", quoted or single))
-    return found

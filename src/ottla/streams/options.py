@@ -34,7 +34,8 @@ class AppOptions:
     http: str = "127.0.0.1:0"
     batch_rows: int = 100_000
     interval_ms: int = 50
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Its passwords are in no message that shows an app."""
     config: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

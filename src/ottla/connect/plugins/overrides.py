@@ -14,6 +14,8 @@ POLICY: Final = "connector.client.config.override.policy"
 ALLOWLIST: Final = "connector.client.config.override.allowlist"
 PREFIXES: Final = ("producer.override.", "consumer.override.", "admin.override.")
 
+_NEVER: Final = frozenset({"sasl.oauthbearer.token.endpoint.url", "https.ca.location", "ssl.crl.location"})
+"""Whoever may create a connector could have the worker read any file or ask any address of its network with these."""
 _PRINCIPAL: Final = frozenset({"sasl.jaas.config", "sasl.mechanism", "security.protocol"})
 
 IsAllowed = Callable[[str], bool]
@@ -45,7 +47,11 @@ class OverridePolicy:
                 continue
             name = full.removeprefix(prefix)
             found = CheckedSetting(full, None, HIDDEN if SECRET_NAMES.search(name) else text)
-            if not self._is_allowed(name):
+            if name in _NEVER:
+                found.errors.append(
+                    f"'{name}' can be set in the worker's properties only, because it names files or URLs."
+                )
+            elif not self._is_allowed(name):
                 found.errors.append(
                     f"The '{self._name}' policy does not allow '{name}' to be overridden in the connector"
                     " configuration."

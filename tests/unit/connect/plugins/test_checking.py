@@ -199,3 +199,10 @@ def test_all_kinds_of_plugins_are_listed() -> None:
     ]
     listed = {(each["class"], each["type"]) for each in plugins.list_plugins(connectors_only=False)}
     assert {(JSON_CONVERTER, "converter"), (JSON_CONVERTER, "header_converter")} < listed
+
+
+def test_no_policy_lets_a_connector_name_files_and_urls_that_the_worker_would_read() -> None:
+    # CVE-2025-27817: whoever may create a connector could read files of the worker and ask addresses of its network.
+    name = "consumer.override.sasl.oauthbearer.token.endpoint.url"
+    found = find_errors({**RIGHT, name: "file:///etc/passwd"}, {"connector.client.config.override.policy": "All"})
+    assert "in the worker's properties only" in found[name][0]
