@@ -40,13 +40,13 @@ class Changelog:
         )
         self._producer.init_transactions(PATIENCE_S)
 
-    def write(self, changes: Mapping[bytes, bytes | None], *, commit: bool = True) -> int:
-        """Returns the last stable offset after the transaction."""
+    def write(self, changes: Mapping[bytes, bytes | None], *, commit: bool = True, timestamp: int = 0) -> int:
+        """Records have the time `timestamp`, 0 for now. Returns the last stable offset after the transaction."""
         self._producer.begin_transaction()
         for key, value in changes.items():
             while True:
                 try:
-                    self._producer.produce(self._where.topic, value, key, self._where.partition)
+                    self._producer.produce(self._where.topic, value, key, self._where.partition, timestamp=timestamp)
                     break
                 except BufferError:
                     self._producer.poll(0.1)

@@ -1,21 +1,29 @@
 """When a state server may continue with the files that it has, and when it must begin anew."""
 
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 import ottla
+from ottla.client.client import Client
 from ottla.streams.formats import RecordFormat
 from ottla.streams.kernels.kernel import StoreSpec
 from ottla.streams.planning.plan import StorePlan
+from ottla.streams.planning.planner import make_plan
+from ottla.streams.running.internal_topics import create_internal_topics
 from ottla.streams.state.client import StateClient
+from ottla.streams.state.protocol import StateLost
+from ottla.streams.windows import tumbling
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests.patience import PATIENCE_S
 from tests.scenarios.test_compaction import wait_until
 from tests.streams.changelogs import TOPIC, Changelog, plan_store, run_server
+from tests.unit.streams.planning.topologies import count, source
 
 
 def read_all(client: StateClient, upto: int, store: str = "counts") -> dict[bytes, bytes]:
@@ -46,22 +54,45 @@ def test_a_topic_that_was_created_again_is_read_from_its_beginning(ottla_broker:
         assert read_all(client, end) == {b"third-%d" % number: b"3" for number in range(9)}
 
 
-def test_records_that_are_gone_begin_the_table_anew(ottla_broker: LocalBroker, tmp_path: Path) -> None:
+def test_a_changelog_that_has_lost_records_is_no_state(ottla_broker: LocalBroker, tmp_path: Path) -> None:
+    # Whether the server runs or is down while they are deleted: nobody gets values that are too old.
     ottla_broker.create_topic(TOPIC)
     changelog = Changelog(ottla_broker)
     first = changelog.write({b"a": b"1"})
+    admin = AdminClient({"bootstrap.servers": ottla_broker.bootstrap})
     with run_server(ottla_broker, tmp_path) as (_, client):
         client.assign(plan_store(), {0: first}, 1)
         assert read_all(client, first) == {b"a": b"1"}
-    gone = changelog.write({b"b": b"2"})
-    end = changelog.write({b"c": b"3"})
-    admin = AdminClient({"bootstrap.servers": ottla_broker.bootstrap})
-    for done in admin.delete_records([TopicPartition(TOPIC, 0, gone)]).values():
-        done.result(PATIENCE_S)
+        gone = changelog.write({b"a": b"2"})
+        end = changelog.write({b"c": b"3"})
+        for done in admin.delete_records([TopicPartition(TOPIC, 0, gone)]).values():
+            done.result(PATIENCE_S)
+        with pytest.raises(StateLost, match=rf"offset {first} does not exist.*ottla stream reset"):
+            read_all(client, end)
     with run_server(ottla_broker, tmp_path) as (_, client):
         client.assign(plan_store(), {0: end}, 1)
-        assert read_all(client, end) == {b"c": b"3"}
-        assert f"offset {first} does not exist" in client.status()[0]["wiped"]
+        with pytest.raises(StateLost):
+            read_all(client, end)
+
+
+def test_windows_of_old_events_stay_in_their_changelog(tmp_path: Path) -> None:
+    # A broker that deletes old records at once: it may not delete state, in changelogs of older versions neither.
+    with local_broker(log_initial_task_delay_ms=1, log_retention_check_interval_ms=10) as broker:
+        broker.create_topic("rows")
+        broker.create_topic("retained")  # shows that the broker has deleted what it may
+        broker.create_topic("old-windows-changelog", cleanup_policy="compact,delete", retention_ms=86_400_000)
+        with closing(Client({"bootstrap.servers": broker.bootstrap})) as client:
+            counts = {"rows": 1}
+            plan = make_plan("old", [count(source("rows"), "windows", tumbling("1 minute"))], counts)
+            assert "old-windows-closing-changelog" in create_internal_topics(client, plan, counts)
+        changelogs = [each.name for each in plan.internal_topics]
+        ends = {topic: Changelog(broker, topic).write({b"a": b"1"}, timestamp=1) for topic in changelogs}
+        Changelog(broker, "retained").write({b"a": b"1"}, timestamp=1)
+        wait_until(lambda: not ottla.read("retained", bootstrap=broker.bootstrap).to_arrow().num_rows, "the retention")
+        with run_server(broker, tmp_path) as (_, client):
+            for topic in changelogs:
+                client.assign(plan_store(topic, topic), {0: ends[topic]}, 1)
+                assert read_all(client, ends[topic], topic) == {b"a": b"1"}
 
 
 def test_a_key_whose_tombstone_was_missed_does_not_come_back(tmp_path: Path) -> None:

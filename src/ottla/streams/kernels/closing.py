@@ -55,7 +55,7 @@ class WindowLife:
     @property
     def specs(self) -> tuple[StoreSpec, StoreSpec]:
         """The store of the windows and the closing store."""
-        return StoreSpec(self.store, retention_ms=self.keep_ms), StoreSpec(f"{self.store}-closing")
+        return StoreSpec(self.store), StoreSpec(f"{self.store}-closing")
 
     def begin(self, rows: pa.Table, context: KernelContext) -> "Windows":
         """Move the closing time to what this batch has brought."""

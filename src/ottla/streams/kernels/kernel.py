@@ -22,8 +22,6 @@ class StoreSpec:
     """Unique in the app. The name of the changelog topic is made from it."""
     is_source: bool = False
     """The store is an index of a table's source topic, which serves as its changelog: a kernel only reads it."""
-    retention_ms: int | None = None
-    """How long after its time a key of a window store must be kept; None for a store whose keys stay."""
 
 
 @dataclass(frozen=True)

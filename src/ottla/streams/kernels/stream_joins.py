@@ -80,7 +80,7 @@ class StreamJoinKernel:
         self._window = window
         self._is_left_join = is_left_join = shape.how == "left"
         names = ("left", "right", "unmatched") if is_left_join else ("left", "right")
-        self.stores: Sequence[StoreSpec] = [StoreSpec(f"{name}-{x}", retention_ms=window.retention_ms) for x in names]
+        self.stores: Sequence[StoreSpec] = [StoreSpec(f"{name}-{x}") for x in names]
         self._codecs = (
             bucket_codec(shape.left.values, with_match=is_left_join),
             bucket_codec(shape.right.values, with_stream_time=is_left_join),

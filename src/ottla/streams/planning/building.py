@@ -155,9 +155,7 @@ class Builder:
             subtopologies.append(draft.finish(name, group, told))
             for store in draft.stores.values():
                 if not store.spec.is_source:
-                    self._topics[store.changelog] = InternalTopic(
-                        store.changelog, draft.topics, is_compacted=True, retention_ms=store.spec.retention_ms
-                    )
+                    self._topics[store.changelog] = InternalTopic(store.changelog, draft.topics, is_compacted=True)
         topics = tuple(self._fix_partitions(topic) for topic in self._topics.values())
         return AppPlan(self.app, tuple(subtopologies), topics)
 

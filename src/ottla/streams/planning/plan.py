@@ -134,7 +134,6 @@ class InternalTopic:
     """As many partitions as the largest of these topics has; `partitions` wins over it."""
     partitions: int | None = None
     is_compacted: bool = False
-    retention_ms: int | None = None
     is_purged: bool = False
     """Records are deleted once they were read, as of a repartition topic."""
 

@@ -12,7 +12,7 @@ from ottla.streams.kernels.kernel import StoreSpec
 from ottla.streams.planning.plan import StorePlan
 from ottla.streams.state.protocol import ProtocolError
 
-_SPEC = ("name", "is_source", "retention_ms")
+_SPEC = ("name", "is_source")
 _FORMAT = tuple(each.name for each in fields(RecordFormat) if each.name not in ("schema", "type"))
 
 

@@ -16,7 +16,7 @@ from ottla.streams.planning.plan import StorePlan
 from ottla.streams.state import protocol
 from ottla.streams.state.assignments import describe_store
 from ottla.streams.state.connections import FrameSocket
-from ottla.streams.state.protocol import Frame, ProtocolError, StateAhead, pack_many, unpack_many
+from ottla.streams.state.protocol import Frame, ProtocolError, StateAhead, StateLost, pack_many, unpack_many
 
 WAIT_S: Final = 10.0
 """The other tasks of a batch wait with the one whose table is being restored, so it is not long."""
@@ -97,7 +97,8 @@ class StateClient:
     def ask(self, kind: int, fields: Mapping[str, Any], payload: bytes = b"") -> Frame:
         """The answer to a request, once there is one that is not to be asked for again.
 
-        StateUnavailable after the limit, StateAhead if the state has gone on, StateRefused for a wrong request.
+        StateUnavailable after the limit, StateAhead if the state has gone on, StateLost if it is incomplete for good,
+        StateRefused for a wrong request.
         """
         request = protocol.encode_frame(kind, fields, payload)
         patience = self._make_backoff(self._wait_s)
@@ -158,6 +159,8 @@ def _raise_if_final(kind: int, message: str) -> None:
     """Raises what an answer means, unless the request is to be sent again."""
     if kind == protocol.AHEAD:
         raise StateAhead(message)
+    if kind == protocol.LOST:
+        raise StateLost(message)
     if kind == protocol.REFUSED:
         raise StateRefused(message)
     if kind == protocol.FAILED:

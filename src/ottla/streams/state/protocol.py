@@ -24,9 +24,10 @@ from ottla.streams.errors import StreamsError
 HELLO, ASSIGN, GET_MANY, RANGE, ADVANCE, STATUS, DROP, STOP = range(8)
 """Kinds of requests."""
 
-OK, RESTORING, UNASSIGNED, AHEAD, REFUSED, FAILED = range(6)
+OK, RESTORING, UNASSIGNED, AHEAD, REFUSED, FAILED, LOST = range(7)
 """Kinds of answers. RESTORING and UNASSIGNED: ask again later. AHEAD: the state has gone on, so the one who asks acts
-for a batch that is over. REFUSED: the request is wrong. FAILED: the server could not read the changelog or its disk."""
+for a batch that is over. REFUSED: the request is wrong. FAILED: the server could not read the changelog or its disk.
+LOST: records of the changelog are gone."""
 
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
 HELLO_BYTES_MAX: Final = 1024
@@ -50,6 +51,10 @@ class ProtocolError(StreamsError):
 
 class StateAhead(StreamsError):
     """The state has gone beyond the offset that was asked for: the batch that asks is over, and its task is fenced."""
+
+
+class StateLost(StreamsError):
+    """Records of a changelog were deleted before the state had them."""
 
 
 class Frame(NamedTuple):

@@ -24,6 +24,7 @@ from ottla.streams.state.protocol import (
     Frame,
     ProtocolError,
     StateAhead,
+    StateLost,
     encode_frame,
     pack_many,
     take_number,
@@ -294,6 +295,7 @@ _ANSWERS: Final[Mapping[type[Exception], int]] = {
     Restoring: protocol.RESTORING,
     Unassigned: protocol.UNASSIGNED,
     StateAhead: protocol.AHEAD,
+    StateLost: protocol.LOST,
     ProtocolError: protocol.REFUSED,
 }
 

@@ -3,7 +3,8 @@
 A table that cannot be continued is wiped and restored from the beginning of its topic:
 
     another topic id        the topic was deleted and created again
-    offsets that are gone   retention or a deletion has removed records that the table has not seen
+    offsets that are gone   retention or a deletion has removed records that the table of a source topic has not seen.
+                            If they are gone from a changelog, the app's state is lost: that is an error
     another form            the columns or formats of a source table have changed
     incomplete for long     longer than delete.retention.ms, so that tombstones may have been removed unseen: the keys
                             that they have deleted would come back
@@ -21,7 +22,7 @@ from ottla.client.fetching import DataLoss, fetch
 from ottla.pipeline.decoding import decode
 from ottla.streams.errors import StreamsError
 from ottla.streams.state.changes import ChangeReader
-from ottla.streams.state.protocol import StateAhead
+from ottla.streams.state.protocol import StateAhead, StateLost
 from ottla.streams.state.tables import Progress, Table
 from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -89,6 +90,7 @@ class Tail:
         self.wiped: str | None = None
         """Why the table was last wiped."""
         self._reader = reader
+        self._is_source = reader.form != ""
         self._clients = clients
         self._now_ms = now_ms
         self._delete_retention_ms: int | None = None
@@ -110,7 +112,8 @@ class Tail:
     def advance(self, upto: int, has_time: Callable[[], bool]) -> bool:
         """Applies records exactly up to `upto`. False if `has_time` became false before; call it again then.
 
-        StateAhead if the table is beyond; KafkaError if the topic cannot be read.
+        StateAhead if the table is beyond; StateLost if the changelog has lost records; KafkaError if the topic cannot
+        be read.
         """
         if self.has_arrived and self.position == upto:
             return True
@@ -121,6 +124,7 @@ class Tail:
                 try:
                     return self._apply(client, upto, has_time)
                 except DataLoss as error:
+                    self._refuse_loss(str(error))
                     self._wipe(str(error))
                 except _TopicChanged:
                     self._wipe("the topic was created again")
@@ -166,6 +170,15 @@ class Tail:
         return client.list_offsets({self.where: LATEST}, READ_COMMITTED)[self.where].offset
 
     # Wiping
+
+    def _refuse_loss(self, what: str) -> None:
+        """Raises StateLost if it is a changelog whose records are gone. A table that is restored from what is left
+        would lack values, and nobody would notice."""
+        if not self._is_source:
+            raise StateLost(
+                f"{what}. Records of a changelog were deleted before the state had them: it must have"
+                " cleanup.policy=compact, and nobody may delete records of it. ottla stream reset rebuilds the state"
+            )
 
     def _wipe(self, reason: str) -> None:
         log.warning("%s: the state is wiped and restored: %s", self.where, reason)

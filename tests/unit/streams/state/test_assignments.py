@@ -19,7 +19,7 @@ SOURCE = StorePlan(
     key_format=RecordFormat("long", type=pa.int64()),
     value_format=RecordFormat("protobuf", b"\0\xff", "User", "http://registry", "users-value", pa.struct(list(VALUE))),
 )
-WINDOWS = StorePlan(StoreSpec("revenue", retention_ms=7), "app-revenue-changelog", KEY, VALUE, "window", False)
+WINDOWS = StorePlan(StoreSpec("revenue"), "app-revenue-changelog", KEY, VALUE, "window", False)
 
 
 @pytest.mark.parametrize("plan", [SOURCE, WINDOWS], ids=lambda plan: plan.spec.name)
