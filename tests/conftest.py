@@ -5,10 +5,13 @@ OTTLA_SAMPLES=full      runs the tests marked `long` too, and gives the others m
 OTTLA_BUDGET=strict     a folder that takes longer than its budget fails the run; otherwise the run only says so
 """
 
+import atexit
 import os
 import random
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Generator, Iterator
@@ -43,6 +46,10 @@ STRICT = os.environ.get("OTTLA_BUDGET") == "strict"
 
 SEED = int(os.environ.get("OTTLA_SEED") or random.SystemRandom().randrange(1 << 32))
 os.environ["OTTLA_SEED"] = str(SEED)  # the processes of a parallel run inherit the seed of the one that started them
+
+# Profiles of the user who runs the suite would decide which broker its commands ask.
+os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="ottla-tests-")
+atexit.register(shutil.rmtree, os.environ["XDG_CONFIG_HOME"], ignore_errors=True)
 
 # No example fails for being slow: what is limited is their number.
 settings.register_profile(

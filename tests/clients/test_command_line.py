@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from benchmarks.peers.apache_kafka import ApacheKafka
+from ottla.config.properties import format_properties
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests.needs import require_program
@@ -116,6 +117,11 @@ def test_the_examples_of_the_page_print_what_it_says(tmp_path: Path) -> None:
         ottla = CommandLine(fresh.bootstrap, tmp_path)
         ottla.environment["DATA"] = str(fresh.directory)
         ottla.environment["COPY"] = str(tmp_path)
+        ottla.environment["XDG_CONFIG_HOME"] = str(tmp_path / "config")
+        ottla.environment["TLS"] = str(tmp_path / "tls")
+        ottla.environment["CLIENT"] = str(tmp_path / "client.properties")
+        login = {"security.protocol": "sasl_ssl", "sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "alice"}
+        (tmp_path / "client.properties").write_text(format_properties(login))
         for command, expected in examples():
             printed = ottla.shell(command).splitlines()
             assert len(printed) == len(expected), f"{command}\n{printed}"

@@ -309,6 +309,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.cli.stream.pages": "asks the pages of a running app",
             "ottla.cli.connect.asking": "asks the REST API of a worker",
             "ottla.connect.serving": "knows the name of this machine",
+            "ottla.cli.certificates": "knows the name of this machine",
             "ottla.cli.ports": "finds a free port for a server that cannot choose one",
             "ottla.cli.cluster.zookeeper_server": "asks a server whether it is ready",
             "ottla.testing": "keeps the port of a broker that is down, and makes topics without a client library",
@@ -466,6 +467,7 @@ BANS: tuple[Ban, ...] = (
         allowed={
             "ottla.broker.broker": "makes the one Random of a real broker, unless a simulator brings its own",
             "ottla.cli.ports": "so that two callers pick different ports",
+            "ottla.cli.certificates": "the password of the key stores",
             "ottla.cli.demo.story": "makes the Random of the demo's shop, always the same",
             "ottla.client.client": "the nonce of an authentication",
             "ottla.connect.connectors.s3.s3_sink": "the name of each run of a sink, of which one owns a ledger",

@@ -6,8 +6,11 @@ OTTLA_TRACEBACK=1 is set or the log level is debug. Ctrl-C ends a command silent
 (`| head`) silently with 0.
 
     commands     up, demo/, topic, produce, consume, sql/, group, txn, stream/, connect/, mirror, sink, config,
-                 cluster/, bench, log, completion
-    shared       client.py            options and clients of commands that talk to brokers
+                 profile, certificates, cluster/, bench, log, completion
+    shared       client.py            clients of commands that talk to brokers
+                 client_settings.py   their options, and settings from files, profiles and the environment
+                 profiles.py          the files of profiles
+                 suggestions.py       did you mean ...?
                  command_error.py     errors as one line and an exit status
                  output.py            tables and JSON             settings.py         a broker's settings for `up`
                  escapes.py           \\n and \\x41 in arguments    process.py          limits of the broker's process
@@ -54,6 +57,8 @@ COMMANDS = {
     "mirror": "mirror topics and groups between clusters, as MirrorMaker 2 does",
     "sink": "list and describe queries that write topics exactly once",
     "config": "read and change settings of topics and brokers",
+    "certificates": "make an authority and certificates for TLS, for a laptop or a test cluster",
+    "profile": "keep addresses and logins of clusters under names",
     "cluster": "start a cluster, show its brokers and partitions, move replicas and leaders",
     "bench": "a quick load test",
     "log": "look into a broker's files and verify them, without a broker",

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.cli.client import OPERATION_S, CommandClient, add_client_arguments, explain, to_command_error
+from ottla.cli.client import OPERATION_S, CommandClient, explain, to_command_error
+from ottla.cli.client_settings import add_client_arguments
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.numbers import INT32_MAX, int_between, parse_partition_count, parse_seconds
 from ottla.cli.offset_ranges import OffsetRange

@@ -8,13 +8,18 @@ offsets) go through Ottla's own client, `ottla.client`.
 
 import argparse
 import math
-import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from ottla.cli.client_settings import (
+    BOOTSTRAP,
+    add_client_arguments,
+    make_library_settings,
+    read_client_settings,
+)
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 
 if TYPE_CHECKING:
@@ -27,8 +32,6 @@ T = TypeVar("T")
 K = TypeVar("K")
 T_co = TypeVar("T_co", covariant=True)
 
-DEFAULT_BOOTSTRAP = "localhost:9092"
-BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
 CONNECT_S = 5.0
 REFUSED_S = 1.5  # a few attempts: another address of the same name may answer, or the broker is about to be there
 PROBE_S = 1.0
@@ -39,26 +42,9 @@ GLANCE_S = 0.05
 _TEXT_OPTIONS = ("bootstrap", "client_settings", "topic", "name", "names", "settings", "assignments", "unset", "keys")
 """The options that are given to confluent-kafka as text. Keys, values and delimiters may be any bytes."""
 
+_UNKNOWN_SETTING = re.compile(r'No such configuration property: "(.+)"')
 _ADDRESS = re.compile(r"^\S+/\S+: ")
 _STATE = re.compile(r" \(after .*\)$", re.DOTALL)
-
-
-def add_client_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-b",
-        "--bootstrap",
-        metavar="HOST:PORT",
-        default=os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP,
-        help=f"where to find the cluster (default: ${BOOTSTRAP_VARIABLE} or {DEFAULT_BOOTSTRAP})",
-    )
-    parser.add_argument(
-        "-X",
-        action="append",
-        default=[],
-        dest="client_settings",
-        metavar="KEY=VALUE",
-        help="a setting of librdkafka, for example security.protocol=SSL; may be repeated",
-    )
 
 
 def create_action_adder(parser: argparse.ArgumentParser) -> Callable[[str, str], argparse.ArgumentParser]:
@@ -71,17 +57,6 @@ def create_action_adder(parser: argparse.ArgumentParser) -> Callable[[str, str],
         return subparser
 
     return add_action
-
-
-def parse_pairs(texts: Iterable[str], option: str) -> dict[str, str]:
-    """`key=value` arguments as a dictionary."""
-    found = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise CommandError(f"{option}: {text!r} is not key=value", USAGE_ERROR)
-        found[key.strip()] = value
-    return found
 
 
 def require_text(*texts: str) -> None:
@@ -139,8 +114,10 @@ class CommandClient:
         for name in _TEXT_OPTIONS:
             given = getattr(options, name, None) or ()
             require_text(*([given] if isinstance(given, str) else given))
-        self._settings = {"bootstrap.servers": options.bootstrap} | parse_pairs(options.client_settings, "-X")
-        self.address = self._settings["bootstrap.servers"]
+        self.settings, self._optional = read_client_settings(options)
+        """By the names that the user gave."""
+        self._library_settings = make_library_settings(self.settings)
+        self.address = self.settings[BOOTSTRAP]
         if not self.address.strip(", "):
             raise CommandError("--bootstrap: no broker is named", USAGE_ERROR)
         self.connection_errors = ConnectionErrors()
@@ -166,9 +143,9 @@ class CommandClient:
         from ottla.client.client import Client
 
         try:
-            client = Client({"default.api.timeout.ms": str(int(RETRY_S * 1000)), **self._settings})
+            client = Client({"default.api.timeout.ms": str(int(RETRY_S * 1000)), **self.settings})
         except ValueError as error:
-            raise CommandError(f"-X: {error}", USAGE_ERROR) from None
+            raise CommandError(str(error), USAGE_ERROR) from None
         try:
             yield client
         finally:
@@ -251,7 +228,7 @@ class CommandClient:
         from ottla.client.connection import NotAuthenticated, NotListening, Unreachable
 
         try:
-            client = Client({**self._settings, "request.timeout.ms": str(int(min(CONNECT_S, PROBE_S) * 1000))})
+            client = Client({**self.settings, "request.timeout.ms": str(int(min(CONNECT_S, PROBE_S) * 1000))})
             with closing(client):
                 client.connect_any()
         except ValueError:  # settings that only librdkafka understands
@@ -268,10 +245,14 @@ class CommandClient:
         from confluent_kafka import KafkaException
 
         quiet = {"log_level": 0, "error_cb": self.connection_errors}
-        try:
-            return kind({**quiet, **settings, **self._settings})  # type: ignore[call-arg]
-        except KafkaException as error:
-            raise CommandError(f"-X: {explain(error.args[0])}", USAGE_ERROR) from None
+        while True:
+            try:
+                return kind({**quiet, **settings, **self._library_settings})  # type: ignore[call-arg]
+            except KafkaException as error:
+                unknown = _UNKNOWN_SETTING.match(error.args[0].str())
+                if unknown is None or unknown[1] not in self._optional:
+                    raise CommandError(f"-X: {explain(error.args[0])}", USAGE_ERROR) from None
+                del self._library_settings[unknown[1]]
 
     def _wait_for_brokers(self) -> list[int]:
         from confluent_kafka import KafkaException

@@ -2,7 +2,8 @@
 
 import argparse
 
-from ottla.cli.client import CommandClient, add_client_arguments
+from ottla.cli.client import CommandClient
+from ottla.cli.client_settings import add_client_arguments
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.output import JSON, add_format_argument, show_json, show_table
 from ottla.cli.resource_settings import KINDS, Setting, apply_changes, changes_of, settings_of

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import CommandClient, add_client_arguments
+from ottla.cli.client import CommandClient
+from ottla.cli.client_settings import add_client_arguments
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.escapes import typed_bytes, unescaped
 from ottla.cli.numbers import parse_count, parse_offset, parse_partition

@@ -3,7 +3,7 @@
 import argparse
 from contextlib import ExitStack
 
-from ottla.cli.client import parse_pairs
+from ottla.cli.client_settings import parse_pairs
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.connect.foreground import read_properties_file, running_workers
 

@@ -10,7 +10,8 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import OPERATION_S, CommandClient, add_client_arguments, explain, require_text
+from ottla.cli.client import OPERATION_S, CommandClient, explain, require_text
+from ottla.cli.client_settings import add_client_arguments
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.escapes import typed_bytes, unescaped
 from ottla.cli.numbers import parse_count, parse_partition

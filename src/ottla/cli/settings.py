@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Protocol
 
-from ottla.cli.client import parse_pairs
+from ottla.cli.client_settings import parse_pairs
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.config import BrokerConfig, ConfigError, Listener, read_properties
 

@@ -6,7 +6,7 @@ stands for itself. If a key occurs several times, the last value counts.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ottla.config.settings import ConfigError
 
@@ -24,6 +24,27 @@ def read_properties(text: str) -> dict[str, str]:
         except ValueError:
             raise ConfigError(f"line {number}: a \\u escape needs four hexadecimal digits") from None
     return properties
+
+
+def format_properties(properties: Mapping[str, str]) -> str:
+    """The text of a properties file with these keys and values, which `read_properties` reads back."""
+    lines = []
+    for key, value in properties.items():
+        text = _escape(value)
+        lines.append(f"{re.sub('[ :=#!]', _protect, _escape(key))}={_protect(text[:1])}{text[1:]}\n")
+    return "".join(lines)
+
+
+def _escape(text: str) -> str:
+    escaped = text.replace("\\", "\\\\")
+    for letter, control in _ESCAPES.items():
+        escaped = escaped.replace(control, f"\\{letter}")
+    return escaped
+
+
+def _protect(found: "str | re.Match[str]") -> str:
+    text = found if isinstance(found, str) else found[0]
+    return f"\\{text}" if text in (" ", ":", "=", "#", "!") else text
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

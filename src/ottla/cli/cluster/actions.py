@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from ottla.cli.client import add_client_arguments
+from ottla.cli.client_settings import add_client_arguments
 
 Actions = Any
 """What `add_subparsers` returns; argparse keeps its type private."""

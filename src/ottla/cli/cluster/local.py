@@ -17,7 +17,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import parse_pairs
+from ottla.cli.client_settings import parse_pairs
 from ottla.cli.cluster.actions import Actions, add_action
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.interruption import Interrupted, Interruption

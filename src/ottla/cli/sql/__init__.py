@@ -12,7 +12,8 @@ import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import CommandClient, add_client_arguments, parse_pairs
+from ottla.cli.client import CommandClient
+from ottla.cli.client_settings import BOOTSTRAP, add_client_arguments, parse_pairs, read_client_settings
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.numbers import INT32_MAX, int_between
 from ottla.cli.offset_ranges import time_ms
@@ -76,14 +77,14 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError("sql: the query is empty", USAGE_ERROR)
     if find_spec("pyspark") is None:
         raise CommandError("sql: PySpark is not installed; it comes with the extra 'spark' of Ottla")
-    CommandClient(options)  # reports a missing broker before Spark starts
+    client = CommandClient(options)  # reports a missing broker before Spark starts
     from ottla.cli.sql.complaints import explain_spark_errors
     from ottla.cli.sql.quiet import quiet_session
 
     with quiet_session() as spark, explain_spark_errors():
         from ottla.spark.topic_tables import sql
 
-        frame = sql(query, bootstrap=options.bootstrap, options=settings, streaming=options.follow, spark=spark)
+        frame = sql(query, bootstrap=client.address, options=settings, streaming=options.follow, spark=spark)
         if options.follow:
             from ottla.cli.sql.following import follow
 
@@ -117,7 +118,8 @@ def _show(frame: "DataFrame", form: str, limit: int | None) -> None:
 
 def _read_settings(options: argparse.Namespace, now_ms: int) -> dict[str, str]:
     """Options of format("ottla"), the strongest last."""
-    found = {f"kafka.{name}": value for name, value in parse_pairs(options.client_settings, "-X").items()}
+    given = read_client_settings(options).settings
+    found = {f"kafka.{name}": value for name, value in given.items() if name != BOOTSTRAP}
     for column in ("key", "value"):
         form, schema = getattr(options, f"{column}_format"), getattr(options, f"{column}_schema")
         found[f"{column}Format"] = form

@@ -1,0 +1,120 @@
+"""The settings of a command's clients, from its options, the environment and profiles. The strongest last:
+
+    the default address    the profile of `ottla profile use`, or of $OTTLA_PROFILE
+    $OTTLA_BOOTSTRAP, $OTTLA_CLIENT_...    --profile NAME    --command-config FILE    --bootstrap    -X KEY=VALUE
+
+Names are those of the Java client or of librdkafka. Both mean the same; `ottla.client.security` translates them. The
+names of variables are those of settings: OTTLA_CLIENT_SASL_PASSWORD is sasl.password.
+"""
+
+import argparse
+import os
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.profiles import PROFILE_VARIABLE, Profiles
+
+DEFAULT_BOOTSTRAP = "localhost:9092"
+BOOTSTRAP = "bootstrap.servers"
+BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
+VARIABLE_PREFIX = "OTTLA_CLIENT_"
+
+_SECURE = ("security.", "ssl.", "sasl.")
+
+
+class GivenSettings(NamedTuple):
+    settings: dict[str, str]
+    """By the names that the user gave."""
+    optional: frozenset[str]
+    """Names from files and profiles. Those that a client does not know are ignored, as every client of Kafka does."""
+
+
+def add_client_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-b",
+        "--bootstrap",
+        metavar="HOST:PORT",
+        help=f"where to find the cluster (default: ${BOOTSTRAP_VARIABLE}, the profile's, or {DEFAULT_BOOTSTRAP})",
+    )
+    parser.add_argument(
+        "-X",
+        action="append",
+        default=[],
+        dest="client_settings",
+        metavar="KEY=VALUE",
+        help="a setting of Kafka's clients, for example security.protocol=SSL; may be repeated",
+    )
+    parser.add_argument(
+        "--command-config",
+        metavar="FILE",
+        help="a properties file with settings of Kafka's clients, such as those of security",
+    )
+    parser.add_argument("--profile", metavar="NAME", help="the settings that `ottla profile create` has kept")
+
+
+def parse_pairs(texts: Iterable[str], option: str) -> dict[str, str]:
+    """`key=value` arguments as a dictionary."""
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise CommandError(f"{option}: {text!r} is not key=value", USAGE_ERROR)
+        found[key.strip()] = value
+    return found
+
+
+def read_client_settings(options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> GivenSettings:
+    """CommandError if a file or a profile is missing or cannot be read."""
+    profiles = Profiles(environment)
+    chosen = getattr(options, "profile", None)
+    default = "" if chosen is not None else environment.get(PROFILE_VARIABLE) or profiles.find_current()
+    found = {BOOTSTRAP: DEFAULT_BOOTSTRAP, **(profiles.read(default) if default else {})}
+    found |= read_environment(environment)
+    if chosen is not None:
+        found |= profiles.read(chosen)
+    file = getattr(options, "command_config", None)
+    if file is not None:
+        found |= read_properties_file(file)
+    optional = frozenset(found)
+    if options.bootstrap is not None:
+        found[BOOTSTRAP] = options.bootstrap
+    direct = parse_pairs(options.client_settings, "-X")
+    return GivenSettings(found | direct, optional - direct.keys())
+
+
+def read_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    found = {}
+    if environment.get(BOOTSTRAP_VARIABLE):
+        found[BOOTSTRAP] = environment[BOOTSTRAP_VARIABLE]
+    for name, value in environment.items():
+        if name.startswith(VARIABLE_PREFIX) and len(name) > len(VARIABLE_PREFIX):
+            found[name.removeprefix(VARIABLE_PREFIX).lower().replace("_", ".")] = value
+    return found
+
+
+def read_properties_file(path: str) -> dict[str, str]:
+    from ottla.config.properties import read_properties
+    from ottla.config.settings import ConfigError
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            return {name: value.strip() for name, value in read_properties(file.read()).items()}
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror or error}", USAGE_ERROR) from None
+    except UnicodeDecodeError:
+        raise CommandError(f"{path}: not UTF-8 text", USAGE_ERROR) from None
+    except ConfigError as error:
+        raise CommandError(f"{path}: {error}", USAGE_ERROR) from None
+
+
+def make_library_settings(settings: Mapping[str, str]) -> dict[str, object]:
+    """The settings as confluent-kafka takes them. CommandError if one of security is not valid."""
+    if not any(name.startswith(_SECURE) for name in settings):
+        return dict(settings)  # without the modules of TLS, which take longer to import than most commands run
+    from ottla.client.security import make_librdkafka_settings
+
+    try:
+        return dict(make_librdkafka_settings(settings))
+    except ValueError as error:
+        raise CommandError(str(error), USAGE_ERROR) from None
