@@ -11,6 +11,7 @@ node.py           the parts of this broker, typed: what a handler may use
 call.py           one request as a handler sees it, and the kinds of answers that a connection can send
 handler_table.py  every handler by API key, gathered from the modules of `ottla.handlers`
 dispatch.py       from the bytes of a request to the bytes of its answer
+throttling.py     quotas around handlers: counts what requests consume, mutes connections
 addresses.py      the address at which a client can reach a broker
 faults.py         faults that a test injects
 """

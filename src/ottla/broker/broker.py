@@ -30,6 +30,7 @@ from ottla.config.overrides import parse_connection_limits
 from ottla.coordinators.assembly import Coordinators
 from ottla.observability.endpoint import PageServer
 from ottla.observability.pages import build_pages
+from ottla.quotas.quotas import Quotas
 from ottla.replication.assembly import Replication
 from ottla.replication.compaction import Compaction
 from ottla.replication.fetch_sessions import FetchSessions
@@ -54,6 +55,8 @@ logger = logging.getLogger(__name__)
 
 FETCH_SESSION_EVICTION_S = 120.0
 """The same value as in Kafka, where it cannot be configured either."""
+
+QUOTA_EXPIRY_S = 60.0
 
 RETENTION, COMPACTION = "retention", "compaction"
 UPKEEP = (RETENTION, COMPACTION)
@@ -123,6 +126,7 @@ class Broker:
         self._endpoint: PageServer | None = None
         self._stopping = False
         self._node: Node | None = None
+        self._quotas: Quotas
         self._participation: Participation | None = None
         self.failure: asyncio.Future[str]
         """Created by `start`. Done when the broker cannot go on and has to be stopped: the reason, in one line."""
@@ -163,10 +167,14 @@ class Broker:
         replication.reconciliation.adopt(found, image)
         coordinators = self._coordinators = self._build_coordinators(config, metadata, replication.replicas, peers)
         metadata.on_change(coordinators.apply)
+        self._quotas = Quotas(config, asyncio.get_running_loop().time)
+        self._quotas.follow(metadata.image.quotas)
+        metadata.on_change(self._follow_quotas)
         table = refuse_writes(load_handlers()) if self._read_only else load_handlers()
         self._node = self._build_node(config, metadata, replication, coordinators, table)
         settings = _server_settings(config, self._connections_max)
         self._server = Server(Dispatch(self._node, table), settings, self._offload, is_open=False)
+        self._server.traffic.admission.address_rates = self._quotas.connections
         for listener in config.endpoints.bound:
             self.ports[listener.name] = await self._listen(self._server, listener)
         await participation.join(self._node, self.ports)
@@ -248,6 +256,7 @@ class Broker:
             transactions=coordinators.transactions,
             markers=coordinators.markers,
             admission=coordinators.admission,
+            quotas=self._quotas,
             apis={key: handler.versions for key, handler in table.items()},
             catch_up=self.participation.catch_up,
             is_connected=lambda: self.participation.is_connected,
@@ -295,6 +304,10 @@ class Broker:
         if self._server is not None:
             self._server.traffic.settings = _server_settings(config, self._connections_max)
 
+    def _follow_quotas(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
+        if before.quotas is not after.quotas:
+            self._quotas.follow(after.quotas)
+
     # Background jobs
 
     def _jobs(self) -> list[Job]:
@@ -333,6 +346,7 @@ class Broker:
             ),
             Job(COMPACTION, lambda: self.node.compaction.backoff_s, self.node.compaction.run),
             Job("removal of deleted files", 1.0, upkeep.remove_deleted),
+            Job("expiry of quota sensors", QUOTA_EXPIRY_S, self.node.quotas.expire),
             Job("expiry of producers", config.producer_id_expiration_check_interval_ms / 1000, upkeep.expire_producers),
         ]
 

@@ -25,10 +25,14 @@ class CloseConnection(Exception):
     """Close the connection instead of an answer: the bytes are no request, or a Produce with acks=0 failed."""
 
 
+def _stay_loud(throttle_ms: int) -> None:
+    """Mutes nothing: there is no connection, or it is closed."""
+
+
 class Client:
     """The other end of a connection."""
 
-    __slots__ = ("address", "id", "listener", "local_address", "port", "principal")
+    __slots__ = ("address", "id", "listener", "local_address", "mute", "port", "principal")
 
     def __init__(self, id: int, listener: str, peer: tuple[str, int], local: tuple[str, int]) -> None:
         self.id = id
@@ -36,6 +40,12 @@ class Client:
         self.address, self.port = peer
         self.local_address = local  # the address that the client connected to
         self.principal: Principal = ANONYMOUS
+        self.mute: Callable[[int], None] = _stay_loud
+        """Handle no further request of the connection for so many milliseconds. Answers are still sent."""
+
+    def forget_connection(self) -> None:
+        """The connection is closed. Without this it and its client would keep each other in memory."""
+        self.mute = _stay_loud
 
 
 Dispatch = Callable[[Client, Frame], Result]

@@ -19,6 +19,7 @@ from ottla.broker.call import Answer, Call, Client, CloseConnection, OwnedCorout
 from ottla.broker.faults import Fault
 from ottla.broker.handler_table import Frame, Handler, Refuse, Written
 from ottla.broker.node import Node
+from ottla.broker.throttling import Throttling
 from ottla.errors import ErrorCode, KafkaError
 from ottla.observability.logs import fields
 from ottla.observability.metrics import BOUNDS_S, RequestMeter
@@ -85,6 +86,8 @@ class Dispatch:
         self._node = node
         self._handlers = handlers
         self._routes: dict[int, Route] = {}
+        self._throttling = Throttling(node.quotas)
+        node.quotas.on_change = self._routes.clear
         self._meters = node.request_meters.by_key
         for key, handler in handlers.items():
             self._meters[key] = RequestMeter(handler.api.name, handler.versions[-1])
@@ -112,6 +115,8 @@ class Dispatch:
         if handler is None or version not in handler.versions:
             return None
         route = self._routes[kind] = Route(handler, version, self._meters[key])
+        route.handle = self._throttling.wrap(handler)
+        route.read = self._throttling.wrap_reader(handler, route.read)
         return route
 
     def _run(self, route: Route, call: Call[Any]) -> Result:

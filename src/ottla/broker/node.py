@@ -16,6 +16,7 @@ from ottla.coordinators.transactions.admission import Admission
 from ottla.coordinators.transactions.coordinator import TransactionCoordinator
 from ottla.coordinators.transactions.peers import LocalMarkers
 from ottla.observability.metrics import RequestMeters
+from ottla.quotas.quotas import Quotas
 from ottla.replication.assembly import Replication
 from ottla.replication.compaction import Compaction
 from ottla.replication.fetch_sessions import FetchSessions
@@ -43,6 +44,7 @@ class Node:
     transactions: TransactionCoordinator
     markers: LocalMarkers
     admission: Admission
+    quotas: Quotas
     apis: Mapping[int, range]
     """API key -> supported versions."""
     catch_up: Callable[[], Awaitable[None]] | None = None

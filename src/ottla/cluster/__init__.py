@@ -31,6 +31,7 @@ acls.py            deciders: create and delete ACLs
 partitions.py      decider: add partitions to a topic
 placement.py       chooses the brokers of new partitions
 configs.py         deciders: change settings of topics, groups and brokers
+quotas.py          decider: change quotas; which of them a filter finds
 features.py        deciders: levels of the cluster's features
 registration.py    deciders: brokers join and leave the cluster
 isr_changes.py     decider: leaders change the ISR of their partitions

@@ -70,6 +70,18 @@ class SupportedFeature(NamedTuple):
     highest: int
 
 
+class QuotaName(NamedTuple):
+    """A part of whom a quota is for: a type (user, client-id, ip) and a name; None means the default."""
+
+    type: str
+    name: str | None
+
+
+def quota_order(names: tuple[QuotaName, ...]) -> tuple[tuple[str, bool, str], ...]:
+    """The key by which those who have quotas are sorted: names may be None."""
+    return tuple((kind, name is not None, name or "") for kind, name in names)
+
+
 class TopicReplicas(NamedTuple):
     """Some partitions of one topic."""
 
@@ -227,6 +239,15 @@ class SetConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class SetQuota:
+    """A quota of users, client ids or addresses. The value None removes it."""
+
+    entity: tuple[QuotaName, ...]
+    key: str
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class ReserveProducerIds:
     """A block of producer ids for one broker."""
 
@@ -293,6 +314,7 @@ Change = (
     | ChangePartition
     | DeleteTopic
     | SetConfig
+    | SetQuota
     | ReserveProducerIds
     | SetFeature
     | AddAcl

@@ -10,7 +10,7 @@ from typing import Any
 
 from immutables import Map
 
-from ottla.cluster.changes import Change, ConfigResource
+from ottla.cluster.changes import Change, ConfigResource, QuotaName
 from ottla.cluster.entities import BrokerImage, ControllerImage, PartitionImage, TopicImage
 from ottla.cluster.leadership import ELIGIBLE_LEADER_REPLICAS, TopicRules, read_common_rules, read_topic_rules
 from ottla.cluster.replay import IMAGE_FIELDS, MutableImage, ReplayError, normalize, replay
@@ -50,6 +50,8 @@ class Image:
     largest_unregistered: int = -1
     """The largest id of a broker that was unregistered. A store that is written again gives no such id to another."""
     acls: AclSet = NO_ACLS
+    quotas: Map[tuple[QuotaName, ...], Map[str, float]] = field(default_factory=Map)
+    """Whom a quota is for -> quotas by name. `cluster.quotas` reads and changes them."""
     derived: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """Results that were computed from this image and are needed again. They are dropped with the image."""
     lasting: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)

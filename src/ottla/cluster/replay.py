@@ -13,7 +13,7 @@ from immutables import Map
 
 from ottla.cluster import changes as change
 from ottla.cluster import first_rules, leadership
-from ottla.cluster.changes import NO_LEADER, ZERO_ID, Change, ConfigResource
+from ottla.cluster.changes import NO_LEADER, ZERO_ID, Change, ConfigResource, QuotaName
 from ottla.cluster.entities import BrokerImage, ControllerImage, PartitionImage, TopicImage
 from ottla.cluster.leadership import ELIGIBLE_LEADER_REPLICAS, FIRST_RULES, Electorate, TopicRules
 from ottla.cluster.snapshots import compute_digest
@@ -48,6 +48,7 @@ class MutableImage:
     election_rules: int
     largest_unregistered: int
     acls: AclSet
+    quotas: Map[tuple[QuotaName, ...], Map[str, float]]
     topic_drafts: dict[bytes, tuple[TopicImage, list[PartitionImage]]] = field(default_factory=dict)
     """Topics whose partitions are being changed. `finish_topics` puts them into `topics_by_name`."""
     electorate_of_brokers: tuple[object, Electorate | None] = (None, None)
@@ -352,6 +353,18 @@ def _set_config(draft: MutableImage, item: change.SetConfig) -> None:
         _apply_election_settings(draft, item)
 
 
+def _set_quota(draft: MutableImage, item: change.SetQuota) -> None:
+    values = draft.quotas.get(item.entity, Map())
+    if item.value is not None:
+        values = values.set(item.key, item.value)
+    elif item.key in values:
+        values = values.delete(item.key)
+    if values:
+        draft.quotas = draft.quotas.set(item.entity, values)
+    elif item.entity in draft.quotas:
+        draft.quotas = draft.quotas.delete(item.entity)
+
+
 def _apply_election_settings(draft: MutableImage, item: change.SetConfig) -> None:
     """With a smaller min.insync.replicas, those in sync commit alone. An unclean election may be allowed now."""
     if draft.election_rules == FIRST_RULES:
@@ -429,6 +442,7 @@ _RULES: Mapping[type, Callable[[MutableImage, Any], None]] = {
     change.ChangePartition: _change_partition,
     change.DeleteTopic: _delete_topic,
     change.SetConfig: _set_config,
+    change.SetQuota: _set_quota,
     change.ReserveProducerIds: _reserve_producer_ids,
     change.SetFeature: _set_feature,
     change.AddAcl: _add_acl,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Union
 
 from ottla.cluster import changes as change
-from ottla.cluster.changes import NO_LEADER, Change, ConfigResource, encode_plain
+from ottla.cluster.changes import NO_LEADER, Change, ConfigResource, encode_plain, quota_order
 from ottla.cluster.entities import TopicImage
 from ottla.cluster.leadership import ELIGIBLE_LEADER_REPLICAS
 from ottla.security.acls import CHECKSUM_BYTES
@@ -116,6 +116,9 @@ def _cluster_snapshot(image: Union["Image", "MutableImage"]) -> Iterator[Change]
     for resource, name in sorted(image.configs):
         if resource is not ConfigResource.TOPIC:
             yield from _config_snapshot(image, resource, name)
+    for entity in sorted(image.quotas, key=quota_order):
+        for key, value in sorted(image.quotas[entity].items()):
+            yield change.SetQuota(entity, key, value)
 
 
 def _topic_settings(image: Union["Image", "MutableImage"], topic: TopicImage) -> Iterator[Change]:

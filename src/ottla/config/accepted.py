@@ -52,8 +52,6 @@ controller.quorum.fetch.timeout.ms int 2000
 controller.quorum.request.timeout.ms int 2000
 controller.quorum.retry.backoff.ms int 20
 controller.quorum.voters list ""
-controller.quota.window.num int 11
-controller.quota.window.size.seconds int 1
 controller.socket.timeout.ms int 30000
 cordoned.log.dirs list ""
 create.topic.policy.class.name class -
@@ -120,8 +118,6 @@ offsets.topic.compression.codec int 0
 principal.builder.class class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
 process.roles list ""
 producer.purgatory.purge.interval.requests int 1000
-quota.window.num int 11
-quota.window.size.seconds int 1
 remote.fetch.max.wait.ms int 500
 remote.list.offsets.request.timeout.ms long 30000
 remote.log.index.file.cache.total.size.bytes long 1073741824
@@ -240,7 +236,6 @@ ssl.truststore.certificates password -
 ssl.truststore.location string -
 ssl.truststore.password password -
 ssl.truststore.type string JKS
-telemetry.max.bytes int 1048576
 transaction.state.log.load.buffer.size int 5242880
 unclean.leader.election.interval.ms long 300000
 unstable.api.versions.enable boolean false

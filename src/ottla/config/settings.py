@@ -222,7 +222,8 @@ class Settings:
 
     def __init_subclass__(cls) -> None:
         own = {entry.name: entry for entry in vars(cls).values() if isinstance(entry, Setting)}
-        cls.table = {**getattr(cls, "table", {}), **own}
+        inherited = (vars(base).get("table", {}) for base in reversed(cls.__mro__[1:]))
+        cls.table = {name: entry for table in (*inherited, own) for name, entry in table.items()}
 
     def _fill(self, values: Mapping[str, Any], given: Mapping[str, str]) -> Self:
         attributes = self.__dict__

@@ -1,6 +1,6 @@
 """CreatePartitions: add partitions to topics, each topic independently. They are in Metadata before the answer is sent.
 
-Versions: 2 flexible; 3 THROTTLING_QUOTA_EXCEEDED (KIP-599), which is never sent: there are no quotas.
+Versions: 2 flexible; 3 THROTTLING_QUOTA_EXCEEDED (KIP-599).
 """
 
 from collections import Counter
@@ -11,6 +11,7 @@ from ottla.broker.node import Node
 from ottla.cluster.partitions import create_partitions
 from ottla.errors import ErrorCode, KafkaError
 from ottla.handlers.deadlines import Deadline
+from ottla.handlers.mutations import MutationQuota
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -19,26 +20,32 @@ from ottla.wire.messages.create_partitions import (
 )
 
 VERSIONS = range(0, 4)
+STRICT_FROM = 3
 
 
 async def handle(node: Node, call: Call[CreatePartitionsRequest]) -> CreatePartitionsResponse:
     request = call.body
     named = Counter(topic.name for topic in request.topics)
     deadline = Deadline(node, request.timeout_ms)
+    quota = MutationQuota(node, call, STRICT_FROM)
     results = {}
     for topic in request.topics:
         result = results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
         try:
             if named[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
-            await create(node, topic, request.validate_only, deadline)
+            await create(node, topic, request.validate_only, deadline, quota)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message or None
     await node.replication.reconciliation.wait_until_created()
-    return CreatePartitionsResponse(results=list(results.values()))
+    response = CreatePartitionsResponse(results=list(results.values()))
+    quota.settle(response)
+    return response
 
 
-async def create(node: Node, asked: CreatePartitionsTopic, validate_only: bool, deadline: Deadline) -> None:
+async def create(
+    node: Node, asked: CreatePartitionsTopic, validate_only: bool, deadline: Deadline, quota: MutationQuota
+) -> None:
     decide = partial(
         create_partitions,
         name=asked.name,
@@ -46,6 +53,8 @@ async def create(node: Node, asked: CreatePartitionsTopic, validate_only: bool, 
         assignments=None if asked.assignments is None else [each.broker_ids for each in asked.assignments],
         random=node.random,
     )
+    if quota.is_active:
+        quota.take(decide(node.image).result)
     if validate_only:
         decide(node.image)
     else:

@@ -3,7 +3,7 @@
 A created topic is in Metadata before the answer is sent.
 
 Versions: 4 default partition count and replication factor; 5 flexible, the created topic's settings (KIP-525);
-7 topic ids.
+6 THROTTLING_QUOTA_EXCEEDED (KIP-599); 7 topic ids.
 """
 
 from collections import Counter
@@ -12,10 +12,11 @@ from functools import partial
 
 from ottla.broker.call import Call
 from ottla.broker.node import Node
-from ottla.cluster.topics import CreatedTopic, NewTopic, create_topics
+from ottla.cluster.topics import CreatedTopic, NewTopic, create_topic, create_topics
 from ottla.config.description import TopicDescriptions
 from ottla.errors import ErrorCode, KafkaError
 from ottla.handlers.deadlines import Deadline
+from ottla.handlers.mutations import MutationQuota
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -25,6 +26,7 @@ from ottla.wire.messages.create_topics import (
 )
 
 VERSIONS = range(2, 8)
+STRICT_FROM = 6
 
 
 async def handle(node: Node, call: Call[CreateTopicsRequest]) -> CreateTopicsResponse:
@@ -33,11 +35,15 @@ async def handle(node: Node, call: Call[CreateTopicsRequest]) -> CreateTopicsRes
     results: dict[str, CreatableTopicResult] = {}
     wanted: list[NewTopic] = []
     deadline = Deadline(node, request.timeout_ms)
+    quota = MutationQuota(node, call, STRICT_FROM)
     for asked in request.topics:
         try:
             if named[asked.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
-            wanted.append(read_topic(asked))
+            topic = read_topic(asked)
+            if quota.is_active:
+                quota.take(create_topic(node.image, topic, node.config, node.random).result.partitions)
+            wanted.append(topic)
             results[asked.name] = CreatableTopicResult(name=asked.name)
         except KafkaError as error:
             results[asked.name] = build_error_result(asked.name, error)
@@ -47,7 +53,9 @@ async def handle(node: Node, call: Call[CreateTopicsRequest]) -> CreateTopicsRes
             results[topic.name] = build_result(node, topic.name, result)
         wanted = wanted[len(created) :]
     await node.replication.reconciliation.wait_until_created()
-    return CreateTopicsResponse(topics=list(results.values()))
+    response = CreateTopicsResponse(topics=list(results.values()))
+    quota.settle(response)
+    return response
 
 
 def read_topic(asked: CreatableTopic) -> NewTopic:

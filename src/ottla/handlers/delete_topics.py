@@ -1,6 +1,7 @@
 """DeleteTopics: by name or, from version 6, by id. A deleted topic is gone from Metadata before the answer is sent.
 
-Versions: 4 flexible; 5 error message; 6 topics by id (KIP-516). Its data is removed in the background.
+Versions: 4 flexible; 5 error message, THROTTLING_QUOTA_EXCEEDED (KIP-599); 6 topics by id (KIP-516). Its data is
+removed in the background.
 """
 
 from collections import Counter
@@ -12,6 +13,7 @@ from ottla.cluster.image import TopicImage
 from ottla.cluster.topics import delete_topic
 from ottla.errors import ErrorCode, KafkaError
 from ottla.handlers.deadlines import Deadline
+from ottla.handlers.mutations import MutationQuota
 from ottla.wire.message import ZERO_UUID
 from ottla.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -21,6 +23,7 @@ from ottla.wire.messages.delete_topics import (
 )
 
 VERSIONS = range(1, 7)
+STRICT_FROM = 5
 
 
 async def handle(node: Node, call: Call[DeleteTopicsRequest]) -> DeleteTopicsResponse:
@@ -28,6 +31,7 @@ async def handle(node: Node, call: Call[DeleteTopicsRequest]) -> DeleteTopicsRes
         code = ErrorCode.INVALID_REQUEST if call.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
         raise KafkaError(code, "delete.topic.enable is false")
     deadline = Deadline(node, call.body.timeout_ms)
+    quota = MutationQuota(node, call, STRICT_FROM)
     named = Counter((topic.name, topic.topic_id) for topic in call.body.topics)
     results = []
     for name, topic_id in named:
@@ -36,6 +40,8 @@ async def handle(node: Node, call: Call[DeleteTopicsRequest]) -> DeleteTopicsRes
             if named[name, topic_id] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
             topic = find(node, asked)
+            if quota.is_active:
+                quota.take(len(topic.partitions))
             await node.metadata.change(partial(delete_topic, topic_id=topic.id), deadline.left_s())
         except KafkaError as error:
             results.append(
@@ -45,7 +51,9 @@ async def handle(node: Node, call: Call[DeleteTopicsRequest]) -> DeleteTopicsRes
             )
         else:
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id))
-    return DeleteTopicsResponse(responses=results)
+    response = DeleteTopicsResponse(responses=results)
+    quota.settle(response)
+    return response
 
 
 def find(node: Node, asked: DeleteTopicState) -> TopicImage:

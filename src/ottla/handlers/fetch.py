@@ -58,6 +58,8 @@ def handle(
         node.request_meters.count_error(call.api_key, error.code)
         return FetchResponse(error_code=error.code)
     fetching = FetchInProgress(node, call, wanted)
+    if node.quotas.fetch.is_active:
+        fetching.limit_size(node.quotas.fetch.find_most(call.client.principal.name, call.client_id))
     fetching.read_all()
     if fetching.is_enough():
         return build_response(fetching, session, call)
@@ -105,6 +107,8 @@ def build_response(
     fetching: "FetchInProgress", session: FetchSession | None, call: Call[FetchRequest]
 ) -> FetchResponse:
     """All results; in a session, after its first answer, only those that tell the client something new."""
+    if fetching.quota.is_active and (throttled := throttle(fetching, session, call)) is not None:
+        return throttled
     first = session is None or call.body.session_epoch == 0
     topics: dict[tuple[bytes, str], TopicResult] = {}
     with_records = []
@@ -133,6 +137,21 @@ def build_response(
     return response
 
 
+def throttle(
+    fetching: "FetchInProgress", session: FetchSession | None, call: Call[FetchRequest]
+) -> FetchResponse | None:
+    """Count the records that are about to be sent. A client above its quota gets an empty answer, as in Kafka.
+
+    The client knows nothing of a session that begins with an empty answer, so it begins another one.
+    """
+    throttle_ms = fetching.quota.record_if_allowed(call.client.principal.name, call.client_id, fetching.size)
+    if not throttle_ms:
+        return None
+    call.client.mute(throttle_ms)
+    known = session is not None and call.body.session_epoch != 0
+    return FetchResponse(throttle_ms, session_id=session.id if session is not None and known else 0)
+
+
 class FetchInProgress:
     """The partitions that one fetch request wants, and what was read from each so far."""
 
@@ -140,6 +159,7 @@ class FetchInProgress:
         "_call",
         "_failed",
         "_max_bytes",
+        "_min_bytes",
         "_moved",
         "_node",
         "_partitions",
@@ -150,6 +170,7 @@ class FetchInProgress:
         "_wanted",
         "_watchers",
         "endpoints",
+        "quota",
         "results",
         "size",
     )
@@ -167,6 +188,7 @@ class FetchInProgress:
         self._request = request
         self._wanted = wanted
         self._max_bytes = min(request.max_bytes, node.config.fetch_max_bytes)
+        self._min_bytes = request.min_bytes
         self._rack = request.rack_id
         """The client's rack, if it may be sent to a follower there."""
         if self._rack and node.config.replica_selector_class != RACK_AWARE_SELECTOR:
@@ -178,14 +200,15 @@ class FetchInProgress:
         self.endpoints: tuple[NodeEndpoint, ...] = ()
         """Addresses of the brokers to which the answer sends the client."""
         self.size = 0
+        self.quota = node.quotas.fetch
+
+    def limit_size(self, most: int) -> None:
+        """Send no more than `most` bytes, or the client would be throttled for this answer alone."""
+        self._max_bytes = min(self._max_bytes, most)
+        self._min_bytes = min(self._min_bytes, self._max_bytes)
 
     def is_enough(self) -> bool:
-        return (
-            self._failed
-            or self.size >= self._request.min_bytes
-            or self._request.max_wait_ms <= 0
-            or not self._partitions
-        )
+        return self._failed or self.size >= self._min_bytes or self._request.max_wait_ms <= 0 or not self._partitions
 
     def read_all(self) -> None:
         for key, asked in self._wanted.items():

@@ -12,6 +12,15 @@ BURST_S = 1.0
 WAIT_S_MAX = 10.0
 
 
+class AddressRates(Protocol):
+    """Quotas of new connections by address."""
+
+    is_active: bool
+
+    def admit(self, address: str) -> bool:
+        """Count a new connection. False if the address is above its rate."""
+
+
 class Limits(Protocol):
     @property
     def max_connections(self) -> int: ...
@@ -32,6 +41,7 @@ class Admission:
         self.is_open = True
         """False before the server is opened and once it stops. A connection that was still in its TLS handshake when
         the server began to stop would not be drained, so it is refused."""
+        self.address_rates: AddressRates | None = None
         self._per_address: dict[str, int] = {}
         self._due_at = float("-inf")
 
@@ -48,6 +58,9 @@ class Admission:
             return f"it has {here} (max.connections.per.ip)"
         if limits.max_connection_creation_rate == 0 or self._due_at - now > WAIT_S_MAX:
             return "too many wait already (max.connection.creation.rate)"
+        rates = self.address_rates
+        if rates is not None and rates.is_active and not rates.admit(address):
+            return "it opens them too fast (quota connection_creation_rate)"
         return None
 
     def _find_limit(self, address: str, limits: Limits) -> int:

@@ -39,6 +39,7 @@ class Connection(asyncio.BufferedProtocol):
         "_linger",
         "_listener",
         "_loop",
+        "_muted",
         "_offload",
         "_outbox",
         "_paused",
@@ -85,6 +86,8 @@ class Connection(asyncio.BufferedProtocol):
         self._ending = False  # handle no further frame; close when all answers are sent
         self._ended_by_peer = False
         self._linger: asyncio.TimerHandle | None = None
+        self._muted: asyncio.TimerHandle | None = None
+        """While a client is above its quota: the timer that lets it go on."""
 
     # Opening and closing
 
@@ -95,6 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         self._active_at = self._loop.time()
         self.address = str(peer[0])
         self.client = Client(self._traffic.accepted, self._listener, (peer[0], peer[1]), (local[0], local[1]))
+        self.client.mute = self.mute
         plain = transport.get_extra_info("socket") is not None and transport.get_extra_info("sslcontext") is None
         kind = SocketSender if plain else TransportSender
         self._outbox = Outbox(COPIED_BYTES if plain else sys.maxsize)
@@ -115,6 +119,21 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._release()
         self._traffic.release(self)
+
+    def mute(self, throttle_ms: int) -> None:
+        """Handle no further frame for so long, because the client is above its quota. Answers are still sent."""
+        seconds = throttle_ms / 1000
+        if self._muted is not None:
+            if self._muted.when() >= self._loop.time() + seconds:
+                return
+            self._muted.cancel()
+        if not self._ending:
+            self._muted = self._loop.call_later(seconds, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muted = None
+        if not self._transport.is_closing():
+            self._advance()
 
     def drain(self) -> None:
         """Handle no further frame, and close when the answers to earlier frames are sent."""
@@ -165,6 +184,10 @@ class Connection(asyncio.BufferedProtocol):
         self._count_memory()
         if self._linger is not None:
             self._linger.cancel()
+        if self._muted is not None:
+            self._muted.cancel()
+            self._muted = None
+        self.client.forget_connection()
 
     # The fast path, from bytes to bytes
 
@@ -175,7 +198,7 @@ class Connection(asyncio.BufferedProtocol):
         self._active_at = self._loop.time()
         if (
             not (self._task or self._small_answer or self._answers or self._outbox.parts)  # no answer is on its way
-            and not (self._unfinished or self._header or self._input or self._ending)  # no other frame is here
+            and not (self._unfinished or self._header or self._input or self._ending or self._muted)  # nothing waits
             and count >= SIZE.size
             and SIZE.unpack_from(area := traffic.area)[0] == count - SIZE.size  # exactly one frame has arrived
         ):
@@ -329,6 +352,7 @@ class Connection(asyncio.BufferedProtocol):
         settings, unsent = self._traffic.settings, self._outbox.unsent
         return (
             self._task is not None
+            or self._muted is not None
             or self._ending
             or len(self._answers) >= settings.in_flight_requests_max
             or unsent > settings.unsent_bytes_max
@@ -506,7 +530,7 @@ class Connection(asyncio.BufferedProtocol):
         idle = settings.connections_max_idle_ms >= 0 and now - self._active_at > settings.connections_max_idle_ms / 1000
         if self._outbox.parts or self._transport.is_closing():
             return "the client reads no answers" if idle else ""
-        if self._answers or (self._paused and not self._input):  # the client waits for the server
+        if self._answers or self._muted or (self._paused and not self._input):  # the client waits for the server
             return ""
         if idle:
             return "it is idle (connections.max.idle.ms)"

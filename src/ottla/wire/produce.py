@@ -57,8 +57,16 @@ class TopicData:
     partitions: list[PartitionData] = field(default_factory=list)
 
 
+class Measured:
+    """A request whose size is noted while producers have quotas. Otherwise the attribute is not there."""
+
+    __slots__ = ("frame_bytes",)
+
+    frame_bytes: int
+
+
 @dataclass(slots=True)
-class ProduceRequest:
+class ProduceRequest(Measured):
     transactional_id: str | None = None
     acks: int = -1
     timeout_ms: int = 0
