@@ -76,6 +76,15 @@ def find_jars(patience_seconds: float = RESOLVE_SECONDS) -> Path:
     return complete
 
 
+def find_mirror_jars(patience_seconds: float = RESOLVE_SECONDS) -> Path:
+    """The directory with MirrorMaker 2 and its client, without what is in `find_jars` already."""
+    complete = PROJECT / ".cache" / f"kafka-mirror-{VERSION}" / "jars"
+    if not complete.is_dir():
+        artifacts = [("org.apache.kafka", name, VERSION) for name in ("connect-mirror", "connect-mirror-client")]
+        resolve(complete, patience_seconds, artifacts, alone=True)
+    return complete
+
+
 def resolve(complete: Path, patience_seconds: float, artifacts: Sequence[Artifact], *, alone: bool = False) -> None:
     """Have Maven copy the jars into a directory beside `complete`, and rename that to `complete` when all are there.
 

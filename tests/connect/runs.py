@@ -16,9 +16,9 @@ from ottla.connect.settings.redaction import Redactor
 from ottla.connect.worker.offsets import SourceOffsets
 from ottla.connect.worker.runs import ConnectorSpec, RunStatus
 from ottla.connect.worker.topics import TopicForm, create_store_topic
-from ottla.testing import LocalBroker
 from ottla.topic_partition import TopicPartition
 from tests.patience import PATIENCE_S
+from tests.spark.topics import Broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +67,7 @@ class RunningConnector:
 
 @contextmanager
 def running(
-    spark: "SparkSession", broker: LocalBroker, connector: type[Connector], name: str, **config: Any
+    spark: "SparkSession", broker: Broker, connector: type[Connector], name: str, **config: Any
 ) -> Iterator[RunningConnector]:
     """Names of settings have `_` for the dot."""
     transforms = config.pop("transforms", None)
@@ -88,7 +88,7 @@ def wait_until(condition: Callable[[], bool], what: Callable[[], object] = lambd
         time.sleep(0.02)
 
 
-def read_records(broker: LocalBroker, topic: str) -> list[dict[str, Any]]:
+def read_records(broker: Broker, topic: str) -> list[dict[str, Any]]:
     """The committed records of a topic, partition by partition."""
     columns = ("key", "value", "partition", "offset", "timestamp", "headers")
     reading = ottla.read(topic, bootstrap=broker.bootstrap, isolation="read_committed", columns=columns)
@@ -96,7 +96,7 @@ def read_records(broker: LocalBroker, topic: str) -> list[dict[str, Any]]:
     return rows
 
 
-def count_records(broker: LocalBroker, topic: str) -> int:
+def count_records(broker: Broker, topic: str) -> int:
     """0 if the topic does not exist."""
     client = Client({"bootstrap.servers": broker.bootstrap})
     try:
@@ -105,7 +105,7 @@ def count_records(broker: LocalBroker, topic: str) -> int:
         client.close()
 
 
-def read_offsets(broker: LocalBroker, name: str) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+def read_offsets(broker: Broker, name: str) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
     """The source offsets of a connector."""
     client = Client({"bootstrap.servers": broker.bootstrap})
     try:
@@ -116,7 +116,7 @@ def read_offsets(broker: LocalBroker, name: str) -> list[tuple[Mapping[str, Any]
         client.close()
 
 
-def read_group(broker: LocalBroker, name: str) -> dict[TopicPartition, int]:
+def read_group(broker: Broker, name: str) -> dict[TopicPartition, int]:
     """The committed offsets of a sink."""
     client = Client({"bootstrap.servers": broker.bootstrap})
     try:

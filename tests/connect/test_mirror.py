@@ -1,77 +1,28 @@
 """Topics and groups of one broker, mirrored to another: records, settings, groups that fail over and return."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Producer
 
 import ottla.testing
 from ottla.client.client import Client
 from ottla.client.groups import CommittedOffset, commit_offsets, fetch_offsets
-from ottla.connect.connector import Connector
 from ottla.connect.connectors.mirror import clusters
 from ottla.connect.connectors.mirror.mirror_checkpoint import MirrorCheckpoint
 from ottla.connect.connectors.mirror.mirror_heartbeat import MirrorHeartbeat
 from ottla.connect.connectors.mirror.mirror_source import MirrorSource
 from ottla.testing import LocalBroker
 from ottla.topic_partition import TopicPartition
-from tests.connect.runs import RunningConnector, count_records, read_records, wait_until
-from tests.patience import PATIENCE_S
+from tests.connect.mirrors import BACK, FORTH, Clusters, make_rows, read, rest_of, send_in_transaction
+from tests.connect.runs import count_records, wait_until
 from tests.spark.topics import send
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-QUICK = {
-    f"{name}.interval.seconds": "0"
-    for name in (
-        "refresh.topics",
-        "sync.topic.configs",
-        "refresh.groups",
-        "emit.checkpoints",
-        "sync.group.offsets",
-        "emit.heartbeats",
-    )
-} | {
-    f"{name}replication.factor": "1" for name in ("", "offset-syncs.topic.", "checkpoints.topic.", "heartbeats.topic.")
-}
 A_DAY_MS = 86_400_000
 """So long retention does not run: the timestamps of the records are very old."""
-FORTH, BACK = ("A", "B"), ("B", "A")
-
-
-class Clusters:
-    """Two brokers, and connectors that mirror between them."""
-
-    def __init__(self, spark: "SparkSession", a: LocalBroker, b: LocalBroker) -> None:
-        self._spark = spark
-        self._brokers = {"A": a, "B": b}
-        self._stack = ExitStack()
-
-    def mirror(self, flow: tuple[str, str], *connectors: type[Connector], **config: str) -> list[RunningConnector]:
-        source, target = flow
-        settings = {
-            "source.cluster.alias": source,
-            "target.cluster.alias": target,
-            "source.cluster.bootstrap.servers": self._brokers[source].bootstrap,
-            "sync.group.offsets.enabled": "true",
-            **QUICK,
-            **{name.replace("_", "."): text for name, text in config.items()},
-        }
-        started = []
-        for connector in connectors:
-            name = f"{source}-{target}-{connector.__name__}"
-            run = RunningConnector(self._spark, self._brokers[target].bootstrap, connector, name, settings)
-            run.run.start()
-            self._stack.callback(run.run.join, PATIENCE_S)
-            self._stack.callback(run.run.stop)
-            started.append(run)
-        return started
-
-    def stop(self) -> None:
-        self._stack.close()
 
 
 @pytest.fixture
@@ -93,28 +44,6 @@ def pair(spark: "SparkSession", source: LocalBroker, other: LocalBroker) -> Iter
         yield made
     finally:
         made.stop()
-
-
-def make_rows(first: int, count: int, partitions: int = 3) -> list[dict[str, Any]]:
-    return [
-        {
-            "key": f"k{n}" if n % 3 else None,
-            "value": f"v{n}" if n % 5 else None,
-            "timestamp": 1_000_000 + n,
-            "partition": n % partitions,
-            "headers": [("n", str(n).encode()), ("empty", None)] if n % 2 else None,
-        }
-        for n in range(first, first + count)
-    ]
-
-
-def read(broker: LocalBroker, topic: str) -> list[dict[str, Any]]:
-    """Records without their offsets, in the order of each partition."""
-    rows = read_records(broker, topic)
-    return sorted(
-        ({name: value for name, value in row.items() if name != "offset"} for row in rows),
-        key=lambda row: row["partition"],
-    )
 
 
 def test_topics_are_mirrored(pair: Clusters, source: LocalBroker, other: LocalBroker) -> None:
@@ -182,17 +111,3 @@ def test_active_active(pair: Clusters, source: LocalBroker, other: LocalBroker) 
         client = Client({"bootstrap.servers": broker.bootstrap})
         assert {name for name in client.count_partitions(pattern=".*") if "events" in name} == wanted
         client.close()
-
-
-def send_in_transaction(broker: LocalBroker, topic: str, first: int, count: int) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": f"{topic}-writer"})
-    producer.init_transactions(PATIENCE_S)
-    producer.begin_transaction()
-    for n in range(first, first + count):
-        producer.produce(topic, value=f"job {n}", partition=0)
-    producer.commit_transaction(PATIENCE_S)
-
-
-def rest_of(broker: LocalBroker, topic: str, offset: int) -> list[str]:
-    """What a consumer reads that begins at the offset."""
-    return [row["value"].decode() for row in read_records(broker, topic) if row["offset"] >= offset]

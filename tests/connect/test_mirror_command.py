@@ -4,14 +4,18 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import ottla.testing
+from benchmarks.peers.apache_kafka import ApacheKafka
+from ottla.client.client import Client
+from ottla.connect.running.topics import TopicGroup, create_topic
 from ottla.testing import LocalBroker
 from tests.connect.runs import count_records, read_records, wait_until
-from tests.spark.topics import send
+from tests.spark.topics import Broker, send
 
 CONFIG = """\
 clusters = A, B
@@ -53,26 +57,36 @@ def kill(process: "subprocess.Popen[str]") -> None:
     process.stdout.close()
 
 
-@pytest.mark.long
-def test_both_directions_and_a_kill(broker: LocalBroker, tmp_path: Path) -> None:
+def check_both_directions(broker: Broker, other: Broker, tmp_path: Path) -> None:
     """Everything arrives once, also what was under way when the process was killed."""
-    with ottla.testing.broker() as other:
-        broker.create_topic("orders", partitions=2)
-        other.create_topic("refunds", partitions=1)
-        file = tmp_path / "mm2.properties"
-        file.write_text(CONFIG.format(a=broker.bootstrap, b=other.bootstrap))
-        send(broker, "orders", [{"value": f"{n}"} for n in range(500)])
-        send(other, "refunds", [{"value": f"{n}"} for n in range(10)])
+    for cluster, topic, count in ((broker, "orders", 2), (other, "refunds", 1)):
+        with closing(Client({"bootstrap.servers": cluster.bootstrap})) as client:
+            create_topic(client, topic, TopicGroup(partitions=count, replication_factor=1))
+    file = tmp_path / "mm2.properties"
+    file.write_text(CONFIG.format(a=broker.bootstrap, b=other.bootstrap))
+    send(broker, "orders", [{"value": f"{n}"} for n in range(500)])
+    send(other, "refunds", [{"value": f"{n}"} for n in range(10)])
+    process = start(file)
+    try:
+        wait_until(lambda: count_records(other, "A.orders") > 0, file.with_suffix(".log").read_text)
+        send(broker, "orders", [{"value": f"{n}"} for n in range(500, 1000)])
+        kill(process)
         process = start(file)
-        try:
-            wait_until(lambda: count_records(other, "A.orders") > 0, file.with_suffix(".log").read_text)
-            send(broker, "orders", [{"value": f"{n}"} for n in range(500, 1000)])
-            kill(process)
-            process = start(file)
-            wait_until(lambda: count_records(other, "A.orders") >= 1000, file.with_suffix(".log").read_text)
-            wait_until(lambda: count_records(broker, "B.refunds") >= 10, file.with_suffix(".log").read_text)
-        finally:
-            kill(process)
-        found = sorted(int(row["value"]) for row in read_records(other, "A.orders"))
-        assert found == list(range(1000))
-        assert count_records(broker, "B.refunds") == 10
+        wait_until(lambda: count_records(other, "A.orders") >= 1000, file.with_suffix(".log").read_text)
+        wait_until(lambda: count_records(broker, "B.refunds") >= 10, file.with_suffix(".log").read_text)
+    finally:
+        kill(process)
+    found = sorted(int(row["value"]) for row in read_records(other, "A.orders"))
+    assert found == list(range(1000))
+    assert count_records(broker, "B.refunds") == 10
+
+
+@pytest.mark.long
+def test_both_directions_and_a_kill(ottla_broker: LocalBroker, tmp_path: Path) -> None:
+    with ottla.testing.broker() as other:
+        check_both_directions(ottla_broker, other, tmp_path)
+
+
+@pytest.mark.long
+def test_apache_kafka_and_a_kill(ottla_broker: LocalBroker, apache_kafka: ApacheKafka, tmp_path: Path) -> None:
+    check_both_directions(ottla_broker, apache_kafka, tmp_path)
