@@ -14,6 +14,8 @@ from ottla.connect.transforms.kinds import PREDICATES, TRANSFORMATIONS
 _FILES: Final = "ottla.connect.connectors.files"
 _S3: Final = "ottla.connect.connectors.s3"
 _JDBC: Final = "ottla.connect.connectors.jdbc"
+_HTTP: Final = "ottla.connect.connectors.http"
+_JMS: Final = "ottla.connect.connectors.jms"
 _MIRROR: Final = "ottla.connect.connectors.mirror"
 _MIRROR_NAMES: Final = "org.apache.kafka.connect.mirror"
 
@@ -40,6 +42,12 @@ _CONNECTORS: Final = (
         PluginType.SINK,
         "ottla.connect.connectors.search.search_sink:ElasticsearchSink",
     ),
+    ("io.confluent.connect.http.HttpSourceConnector", PluginType.SOURCE, f"{_HTTP}.http_source:HttpSource"),
+    ("io.confluent.connect.http.HttpSinkConnector", PluginType.SINK, f"{_HTTP}.http_sink:HttpSink"),
+    ("io.confluent.connect.jms.JmsSourceConnector", PluginType.SOURCE, f"{_JMS}.jms_source:JmsSource"),
+    ("io.confluent.connect.activemq.ActiveMQSourceConnector", PluginType.SOURCE, f"{_JMS}.jms_source:ActiveMQSource"),
+    ("io.confluent.connect.jms.JmsSinkConnector", PluginType.SINK, f"{_JMS}.jms_sink:JmsSink"),
+    ("io.confluent.connect.jms.ActiveMqSinkConnector", PluginType.SINK, f"{_JMS}.jms_sink:ActiveMQSink"),
     (f"{_MIRROR_NAMES}.MirrorSourceConnector", PluginType.SOURCE, f"{_MIRROR}.mirror_source:MirrorSource"),
     (f"{_MIRROR_NAMES}.MirrorCheckpointConnector", PluginType.SOURCE, f"{_MIRROR}.mirror_checkpoint:MirrorCheckpoint"),
     (f"{_MIRROR_NAMES}.MirrorHeartbeatConnector", PluginType.SOURCE, f"{_MIRROR}.mirror_heartbeat:MirrorHeartbeat"),
