@@ -175,6 +175,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.coordinators.transactions.errands": "a group of tasks that ends with the errand that opened it",
             "ottla.coordinators.transactions.remote_peers": "the requests to other brokers that are in flight",
             "ottla.cli": COMMAND_LINE,
+            "ottla.log.engine": "runs the loop of the broker behind a log, and what its callers wait for",
             "ottla.testing": "runs the loop of a test's broker",
         },
         wrong=(
@@ -205,6 +206,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.cluster.zookeeper": "kazoo's threads, and the watchdog of the event loop",
             "ottla.cluster.memory_store": "a lock only: brokers of one process share it from their own threads",
             "ottla.storage.files": "a lock only: a flush may use a descriptor that the loop wants to close",
+            "ottla.log.engine": "the broker behind a log runs beside its callers",
             "ottla.testing": "a broker beside the test, and its offload, which must know when it is idle",
             "ottla.cli.connect.foreground": "the event that a signal sets",
             "ottla.cli.connect.progress": "the event that a signal sets",

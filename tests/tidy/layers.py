@@ -8,7 +8,7 @@ from tests.tidy.source import Finding, Module, imports, within
 # From the roof to the ground. A row is a layer: it uses only rows below it. Rooms in one bracket may use each other;
 # brackets in one row may not.
 LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
-    (("cli", "testing", "__main__"),),
+    (("cli", "testing", "log", "__main__"),),
     (("console",), ("connect",)),
     (("streams", "spark", "pyspark_ottla", "reading"),),
     (("pipeline",),),

@@ -5,7 +5,7 @@ left out, checksums are verified (`check.crcs`), and gaps left by compaction are
 connections and throttling are retried. Offsets that do not exist any more raise `DataLoss`.
 """
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -25,19 +25,16 @@ from ottla.client.client import (
 from ottla.client.connection import Awaited, Connection, Unreachable
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import (
-    ABORT,
     CONTROL,
     HEADER_SIZE,
     MAGIC,
     TRANSACTIONAL,
-    BatchHeader,
     CorruptBatch,
-    control_type,
     read_header,
 )
+from ottla.records.visibility import HiddenBatches
 from ottla.topic_partition import TopicPartition
 from ottla.wire.fetch import (
-    AbortedTransaction,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -244,7 +241,8 @@ class _Reader:
         """The batches of an answer that are visible to the reader, in as few pieces as possible."""
         records = result.records
         assert isinstance(records, memoryview)
-        aborted = _Aborted(result.aborted_transactions or ()) if self._isolation == READ_COMMITTED else None
+        is_committed = self._isolation == READ_COMMITTED
+        hidden = HiddenBatches((result.aborted_transactions or ()) if is_committed else None)
         check_crcs = self._client.settings.check_crcs
         begin = position = 0
         size = len(records)
@@ -257,39 +255,13 @@ class _Reader:
                 raise CorruptBatch(f"the batch with base offset {base_offset} has magic {magic}")
             if check_crcs and crc32c(records[position + _ATTRIBUTES_AT : end]) != checksum:
                 raise CorruptBatch(f"the batch with base offset {base_offset} fails its checksum")
-            if attributes & _LOOKED_AT and _is_hidden(read_header(records, position), records, position, aborted):
+            if attributes & _LOOKED_AT and hidden.hides(read_header(records, position), records, position):
                 if position > begin:
                     yield records[begin:position]
                 begin = end
             position = end
         if position > begin:
             yield records[begin:position]
-
-
-class _Aborted:
-    """Tracks which producers are in an aborted transaction while an answer is scanned in order."""
-
-    def __init__(self, transactions: Sequence[AbortedTransaction]) -> None:
-        self._ahead = sorted(transactions, key=lambda each: each.first_offset, reverse=True)
-        self._open: set[int] = set()
-
-    def hides(self, header: BatchHeader) -> bool:
-        while self._ahead and self._ahead[-1].first_offset <= header.last_offset:
-            self._open.add(self._ahead.pop().producer_id)
-        return header.producer_id in self._open
-
-    def end(self, producer_id: int) -> None:
-        self._open.discard(producer_id)
-
-
-def _is_hidden(header: BatchHeader, records: memoryview, position: int, aborted: _Aborted | None) -> bool:
-    if header.attributes & CONTROL:
-        if aborted is not None:
-            aborted.hides(header)
-            if header.record_count and control_type(records, position).type == ABORT:
-                aborted.end(header.producer_id)
-        return True
-    return aborted is not None and aborted.hides(header) and bool(header.attributes & TRANSACTIONAL)
 
 
 def _after(records: object) -> int:

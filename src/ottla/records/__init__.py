@@ -3,6 +3,7 @@
 batch.py        the header of a batch: layout, checks, checksums, sealing
 record.py       one record inside a batch, read and written one at a time
 columns.py      one pass over all records of a batch, as Python or as machine code
+visibility.py   which batches a reader may see: transactions
 compression.py  the codecs, with bounds on what decompression may yield
 checksum.py     CRC-32C
 """
