@@ -13,6 +13,6 @@ quotas         describe_client_quotas, alter_client_quotas
 access control describe_acls, create_acls, delete_acls
 
 `ottla.broker.handler_table` collects the modules. A module whose name is not that of an API is a helper that handlers
-share: `config_changes`, `deadlines`, `mutations`, `new_leader`. Produce and Fetch have a codec of their own, in `CODEC`, so that
-records are never copied.
+share: `config_changes`, `deadlines`, `mutations`, `new_leader`. Produce and Fetch have a codec of their own, in
+`CODEC`, so that records are never copied.
 """
