@@ -134,6 +134,8 @@ BANS: tuple[Ban, ...] = (
         "pyarrow",
         ("pyarrow", "pyarrow.*"),
         allowed={
+            "ottla.console.facts.exporting": "writes Parquet files",
+            "ottla.console.facts.decoding": "asks whether it is there, for Avro and Protobuf",
             "ottla.connect": "records move as columns",
             "ottla.pipeline.decoding": "record batches to Arrow columns",
             "ottla.pipeline.encoding": "Arrow columns to record batches",
@@ -158,6 +160,7 @@ BANS: tuple[Ban, ...] = (
             "asyncio.Runner",
         ),
         allowed={
+            "ottla.console.app": "takes samples for the charts, beside the requests",
             "ottla.system.background": "the one table of background work",
             "ottla.cluster.auto_creation": "creates topics for clients that do not wait for it",
             "ottla.cluster.change_queue": "appends to the metadata log, also for callers that stopped waiting",
@@ -202,6 +205,8 @@ BANS: tuple[Ban, ...] = (
             "*.run_in_executor",
         ),
         allowed={
+            "ottla.console.caching": "a lock only: requests share what was read",
+            "ottla.cli.console": "waits for the end of its input, beside the server",
             "ottla.system.threads": "offload, the one door to threads",
             "ottla.cluster.zookeeper": "kazoo's threads, and the watchdog of the event loop",
             "ottla.cluster.memory_store": "a lock only: brokers of one process share it from their own threads",
@@ -296,6 +301,8 @@ BANS: tuple[Ban, ...] = (
             "os.sendfile",
         ),
         allowed={
+            "ottla.console.facts.asking": "asks workers of Connect and Streams apps, which speak HTTP",
+            "ottla.console.guarding": "reads cookies, which http.cookies parses",
             "ottla.server.listeners": "listens",
             "ottla.observability.endpoint": "listens for those who watch",
             "ottla.server.sending": "writes answers, and sends files without passing them through Python",
@@ -426,6 +433,7 @@ BANS: tuple[Ban, ...] = (
             "*.datetime.utcnow",
         ),
         allowed={
+            "ottla.console.serving": "hands the clock to everything below",
             "ottla.testing.local_cluster": "waits for brokers that run in other threads",
             "ottla.connect.transforms.date_patterns": "Java reads years of two digits as near to today",
             "ottla.system.clock": "the wall clock",
@@ -469,6 +477,7 @@ BANS: tuple[Ban, ...] = (
         ),
         harmless=("random.Random",),
         allowed={
+            "ottla.console.serving": "makes the token of a console and the key of its cookies",
             "ottla.broker.broker": "makes the one Random of a real broker, unless a simulator brings its own",
             "ottla.cli.ports": "so that two callers pick different ports",
             "ottla.cli.certificates": "the password of the key stores",
@@ -521,7 +530,6 @@ BANS: tuple[Ban, ...] = (
         ("confluent_kafka", "confluent_kafka.*", "aiokafka", "aiokafka.*", "kafka", "kafka.*"),
         allowed={
             "ottla.cli": "the commands are clients like any other",
-            "ottla.console": "a client like any other",
         },
         wrong=("from confluent_kafka import Producer", "import aiokafka"),
     ),

@@ -6,7 +6,7 @@ OTTLA_TRACEBACK=1 is set or the log level is debug. Ctrl-C ends a command silent
 (`| head`) silently with 0.
 
     commands     up, demo/, topic, produce, consume, sql/, group, txn, stream/, connect/, mirror, sink, config,
-                 profile, certificates, cluster/, bench, log, completion
+                 profile, certificates, cluster/, console, bench, log, completion
     shared       client.py            clients of commands that talk to brokers
                  client_settings.py   their options, and settings from files, profiles and the environment
                  profiles.py          the files of profiles
@@ -60,6 +60,7 @@ COMMANDS = {
     "certificates": "make an authority and certificates for TLS, for a laptop or a test cluster",
     "profile": "keep addresses and logins of clusters under names",
     "cluster": "start a cluster, show its brokers and partitions, move replicas and leaders",
+    "console": "watch and change a cluster in a browser",
     "bench": "a quick load test",
     "log": "look into a broker's files and verify them, without a broker",
     "completion": "print a script that lets your shell complete these commands",

@@ -27,8 +27,9 @@ CLIENTS = [
 ]
 """`connect up` is a worker, which runs until it is stopped. Its errors are tested in test_connect.py. `profile create`
 keeps an address without using it."""
-WITH_A_BROKER = [command for command in CLIENTS if command.name != "sql"]
-"""`sql` starts Spark when a broker answers. Its errors are tested in tests/spark."""
+WITH_A_BROKER = [command for command in CLIENTS if command.name not in ("sql", "console")]
+"""`sql` starts Spark when a broker answers; its errors are tested in tests/spark. `console` serves until it is stopped;
+its errors are tested in tests/unit/console."""
 
 DONE_WITHOUT = (
     *("bench", "topic create", "topic list", "group list", "txn list", "txn find-hanging", "sink list"),

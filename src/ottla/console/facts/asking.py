@@ -1,0 +1,44 @@
+"""Asks a page that answers with JSON over HTTP: the REST API of Kafka Connect, and the pages of a Streams app."""
+
+import json
+from http.client import HTTPException
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+TIMEOUT_S = 5.0
+CHANGE_S = 60.0
+ANSWER_BYTES_MAX = 16 * 1024 * 1024
+
+
+class NoAnswer(Exception):
+    """Nobody answers there, or the answer is a refusal. The message has one line."""
+
+
+def ask_json(url: str, method: str = "GET", document: object = None, headers: dict[str, str] | None = None) -> Any:
+    """The document of the answer; None if it has none. Raises NoAnswer."""
+    body = None if document is None else json.dumps(document).encode()
+    sent = {**(headers or {}), **({} if body is None else {"Content-Type": "application/json"})}
+    if not url.startswith(("http://", "https://")):
+        raise NoAnswer(f"{url} is no http or https address")
+    try:
+        request = Request(url, body, sent, method=method)
+        with urlopen(request, timeout=TIMEOUT_S if method == "GET" else CHANGE_S) as response:
+            text = response.read(ANSWER_BYTES_MAX)
+    except HTTPError as error:
+        with error:
+            raise NoAnswer(_read_message(error)) from None
+    except (URLError, OSError, HTTPException, ValueError) as error:
+        raise NoAnswer(f"{url} does not answer: {getattr(error, 'reason', None) or error}") from None
+    try:
+        return json.loads(text) if text else None
+    except ValueError:
+        raise NoAnswer(f"{url} does not answer with JSON") from None
+
+
+def _read_message(error: HTTPError) -> str:
+    try:
+        found = json.loads(error.read(ANSWER_BYTES_MAX))["message"]
+    except (ValueError, KeyError, TypeError, OSError):
+        return f"{error.url} answers with status {error.code}"
+    return " ".join(str(found).split())
