@@ -141,13 +141,15 @@ def test_a_durable_subscription(spark: "SparkSession", broker: LocalBroker, mq: 
 
 def test_records_become_messages(spark: "SparkSession", broker: LocalBroker, mq: ActiveMQ) -> None:
     """The documented configuration, as a JMS client receives it."""
-    broker.create_topic("orders")
+    broker.create_topic("orders-sink")
     send(
         broker,
         "orders",
         [{"key": f"k{n}", "value": json.dumps({"n": n, "s": "ü😀"}), "partition": 0} for n in range(30)],
     )
-    with running(spark, broker, ActiveMQSink, "jms-sink", **make_settings(mq, "outgoing-orders")) as sink:
+    with running(
+        spark, broker, ActiveMQSink, "jms-sink", **make_settings(mq, "outgoing-orders", topics="orders-sink")
+    ) as sink:
         wait_until(lambda: sum(read_group(broker, "jms-sink").values()) == 30, lambda: sink.status)
     found = mq.take("shipped", 30)
     for n, line in enumerate(found):
@@ -155,7 +157,7 @@ def test_records_become_messages(spark: "SparkSession", broker: LocalBroker, mq:
         assert (kind, json.loads(base64.b64decode(body))) == ("text", {"n": n, "s": "ü😀"})
         assert more == [
             *("mode=2", "priority=4", "correlation=null", "expires=false"),
-            *(f"KAFKA_OFFSET={n}", "KAFKA_PARTITION=0", "KAFKA_TOPIC=orders"),
+            *(f"KAFKA_OFFSET={n}", "KAFKA_PARTITION=0", "KAFKA_TOPIC=orders-sink"),
         ]
 
 
@@ -166,11 +168,11 @@ def test_records_become_messages(spark: "SparkSession", broker: LocalBroker, mq:
 def test_formats_of_messages(
     spark: "SparkSession", broker: LocalBroker, mq: ActiveMQ, format: str, expected: str
 ) -> None:
-    broker.create_topic("texts")
-    send(broker, "texts", [{"key": "k", "value": "abc", "partition": 0}])
+    broker.create_topic(f"texts-{format}")
+    send(broker, f"texts-{format}", [{"key": "k", "value": "abc", "partition": 0}])
     settings = make_settings(
         mq,
-        topics="texts",
+        topics=f"texts-{format}",
         jms_destination_name="out",
         jms_message_format=format,
         jms_forward_kafka_key="true",

@@ -1,12 +1,14 @@
 """Runs of connectors on a broker and Spark: what they write, and what becomes of failures."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ottla.client.client import Client
+from ottla.connect.connectors.datagen.datagen_source import DatagenSource
 from ottla.connect.connectors.files.file_sink import FileStreamSink
 from ottla.connect.worker.runs import State
 from ottla.streams.running.internal_topics import purge
@@ -198,3 +200,22 @@ def test_an_older_run_is_fenced(spark: "SparkSession", broker: LocalBroker, tmp_
     values = [each["value"].decode() for each in read_records(broker, "fought-over")]
     assert values == [f"0:{n}" for n in range(60)]
     assert json.dumps(read_offsets(broker, "fight")) == '[[{"part": 0}, {"next": 60}]]'
+
+
+def test_made_up_records_go_on_after_a_restart(spark: "SparkSession", broker: LocalBroker) -> None:
+    """Stopped somewhere and started again: the records of both tasks are those of one run, each once."""
+    settings = {
+        "kafka_topic": "made-up",
+        "quickstart": "pageviews",
+        "max_interval": 0,
+        "iterations": 12_000,
+        "tasks_max": 2,
+        "value_converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value_converter_schemas_enable": "false",
+    }
+    with running(spark, broker, DatagenSource, "made-up", **settings) as source:
+        wait_until(lambda: count_records(broker, "made-up") > 0, lambda: source.status)
+    with running(spark, broker, DatagenSource, "made-up", **settings) as again:
+        wait_until(lambda: count_records(broker, "made-up") >= 24_000, lambda: again.status)
+    times = Counter(json.loads(each["value"])["viewtime"] for each in read_records(broker, "made-up"))
+    assert times == Counter({1 + 10 * n: 2 for n in range(12_000)})

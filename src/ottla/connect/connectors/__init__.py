@@ -5,6 +5,7 @@ jdbc/         tables of PostgreSQL and SQLite
 postgresql/   change capture of PostgreSQL
 s3/           buckets of Amazon S3, and of what speaks its protocol
 search/       Elasticsearch and OpenSearch
+datagen/      made-up data
 http/         servers that speak HTTP
 jms/          queues and topics of JMS brokers
 mirror/       topics and groups of another cluster

@@ -42,6 +42,11 @@ _CONNECTORS: Final = (
         PluginType.SINK,
         "ottla.connect.connectors.search.search_sink:ElasticsearchSink",
     ),
+    (
+        "io.confluent.kafka.connect.datagen.DatagenConnector",
+        PluginType.SOURCE,
+        "ottla.connect.connectors.datagen.datagen_source:DatagenSource",
+    ),
     ("io.confluent.connect.http.HttpSourceConnector", PluginType.SOURCE, f"{_HTTP}.http_source:HttpSource"),
     ("io.confluent.connect.http.HttpSinkConnector", PluginType.SINK, f"{_HTTP}.http_sink:HttpSink"),
     ("io.confluent.connect.jms.JmsSourceConnector", PluginType.SOURCE, f"{_JMS}.jms_source:JmsSource"),

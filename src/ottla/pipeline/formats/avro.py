@@ -68,9 +68,9 @@ def _resolve(schema: Any, names: dict[str, Schema], space: str, inside: tuple[st
     if isinstance(kind, dict | list):
         return _resolve(kind, names, space, inside)
     if kind == "array":
-        return {"type": kind, "items": _resolve(schema.get("items"), names, space, inside)}
+        return {**schema, "type": kind, "items": _resolve(schema.get("items"), names, space, inside)}
     if kind == "map":
-        return {"type": kind, "values": _resolve(schema.get("values"), names, space, inside)}
+        return {**schema, "type": kind, "values": _resolve(schema.get("values"), names, space, inside)}
     if kind in ("record", "error", "enum", "fixed"):
         return _resolve_named(schema, names, space, inside)
     return {**schema, "type": kind} if kind in PRIMITIVES else _resolve(kind, names, space, inside)
