@@ -482,6 +482,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.broker.broker": "makes the one Random of a real broker, unless a simulator brings its own",
             "ottla.cli.ports": "so that two callers pick different ports",
             "ottla.cli.certificates": "the password of the key stores",
+            "ottla.cli.user": "salts and passwords of users",
             "ottla.cli.demo.story": "makes the Random of the demo's shop, always the same",
             "ottla.client.client": "the nonce of an authentication",
             "ottla.connect.connectors.datagen.datagen_source": "makes the Random of each record, from its position",

@@ -6,7 +6,7 @@ OTTLA_TRACEBACK=1 is set or the log level is debug. Ctrl-C ends a command silent
 (`| head`) silently with 0.
 
     commands     up, demo/, topic, produce, consume, sql/, group, txn, stream/, connect/, mirror, sink, config,
-                 profile, certificates, cluster/, console, bench, log, completion
+                 user, acl, quota, profile, certificates, cluster/, console, bench, log, completion
     shared       client.py            clients of commands that talk to brokers
                  client_settings.py   their options, and settings from files, profiles and the environment
                  profiles.py          the files of profiles
@@ -19,6 +19,7 @@ OTTLA_TRACEBACK=1 is set or the log level is debug. Ctrl-C ends a command silent
                  ports.py             free ports for child processes
     topic        topic_description.py, topic_trim.py, resource_settings.py (with config)
     group        group_description.py, group_reset.py
+    config       entities.py (kinds that confluent-kafka lacks), quotas.py (with quota)
     txn          hanging.py           transactions that no coordinator will end
     records      record_input.py, record_output.py, offset_ranges.py, topic_reader.py
     log          log_files.py (dump), log_verification.py and log_metadata.py (verify)
@@ -58,6 +59,9 @@ COMMANDS = {
     "sink": "list and describe queries that write topics exactly once",
     "config": "read and change settings of topics and brokers",
     "certificates": "make an authority and certificates for TLS, for a laptop or a test cluster",
+    "user": "create, change, list and delete users who log in with SCRAM",
+    "acl": "say who may do what",
+    "quota": "limit how much users, client ids and addresses may take",
     "profile": "keep addresses and logins of clusters under names",
     "cluster": "start a cluster, show its brokers and partitions, move replicas and leaders",
     "console": "watch and change a cluster in a browser",

@@ -39,7 +39,10 @@ OPERATION_S = 30.0
 RETRY_S = 10.0
 GLANCE_S = 0.05
 
-_TEXT_OPTIONS = ("bootstrap", "client_settings", "topic", "name", "names", "settings", "assignments", "unset", "keys")
+_TEXT_OPTIONS = (
+    *("bootstrap", "client_settings", "topic", "name", "names", "settings", "assignments", "unset", "keys"),
+    *("principals", "group", "transactional_id", "delegation_token", "user_resource", "host", "user", "client", "ip"),
+)
 """The options that are given to confluent-kafka as text. Keys, values and delimiters may be any bytes."""
 
 _UNKNOWN_SETTING = re.compile(r'No such configuration property: "(.+)"')

@@ -1,14 +1,25 @@
-"""`ottla config get|set`: settings of topics, brokers and groups."""
+"""`ottla config get|set`: settings of topics, brokers, groups, loggers and client metrics, and quotas."""
 
 import argparse
 
 from ottla.cli.client import CommandClient
 from ottla.cli.client_settings import add_client_arguments
 from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.entities import (
+    QUOTA_KINDS,
+    change_quota_settings,
+    change_resource_settings,
+    is_own_kind,
+    read_quota_settings,
+    read_resource_settings,
+)
 from ottla.cli.output import JSON, add_format_argument, show_json, show_table
 from ottla.cli.resource_settings import KINDS, Setting, apply_changes, changes_of, settings_of
+from ottla.cli.suggestions import suggest
 
 SECRET = "(secret)"
+ABOUT_BROKERS = ("broker", "broker-logger")
+WITH_DEFAULTS = ("broker", *QUOTA_KINDS)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,11 +47,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_resource_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
     parser.add_argument("kind", choices=KINDS)
-    parser.add_argument("name", metavar="NAME", help="name of the topic or group, or id of the broker")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the name of a topic, ..., or the id of a broker")
+    parser.add_argument(
+        "--default", action="store_true", help="the settings of all brokers, users, client ids or addresses; no NAME"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.kind == "broker" and not (options.name.isascii() and options.name.isdecimal()):
+    _settle_name(options)
+    if options.kind in ABOUT_BROKERS and not options.default and not options.name.isdecimal():
         raise CommandError(f"config: {options.name!r} is not a broker's id", USAGE_ERROR)
     if options.action == "get":
         _get(options)
@@ -49,12 +64,25 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _settle_name(options: argparse.Namespace) -> None:
+    """With --default there is no name: what stands in its place is the first key or assignment."""
+    if options.default and options.kind not in WITH_DEFAULTS:
+        raise CommandError(f"config: --default is for {', '.join(WITH_DEFAULTS)}", USAGE_ERROR)
+    if not options.default and not options.name:
+        raise CommandError(f"config: name a {options.kind}{' or give --default' * (options.kind in WITH_DEFAULTS)}", 2)
+    if options.default and options.name is not None:
+        (options.keys if options.action == "get" else options.assignments).insert(0, options.name)
+    if options.default:
+        options.name = ""
+
+
 def _get(options: argparse.Namespace) -> None:
-    settings = settings_of(_client(options), options.kind, options.name)
+    settings = _read(options)
     known = {setting.name for setting in settings}
     unknown = [key for key in options.keys if key not in known]
     if unknown:
-        raise CommandError(f"{options.kind} {options.name!r} has no setting {', '.join(map(repr, unknown))}")
+        hint = suggest(unknown[0], known)
+        raise CommandError(f"{options.kind} {options.name!r} has no setting {', '.join(map(repr, unknown))}{hint}")
     wanted = [
         setting
         for setting in settings
@@ -74,7 +102,24 @@ def _set(options: argparse.Namespace) -> None:
     changes = changes_of(options.assignments, options.unset)
     if not changes:
         raise CommandError("config set: nothing to change; give KEY=VALUE or --unset KEY", USAGE_ERROR)
-    apply_changes(_client(options), options.kind, options.name, changes, dry_run=options.dry_run)
+    if options.kind in QUOTA_KINDS:
+        with CommandClient(options).open_own_client() as own:
+            change_quota_settings(own, options.kind, options.name or None, changes, dry_run=options.dry_run)
+    elif is_own_kind(options.kind, options.name):
+        with _client(options).open_own_client() as own:
+            change_resource_settings(own, options.kind, options.name, changes, dry_run=options.dry_run)
+    else:
+        apply_changes(_client(options), options.kind, options.name, changes, dry_run=options.dry_run)
+
+
+def _read(options: argparse.Namespace) -> list[Setting]:
+    if options.kind in QUOTA_KINDS:
+        with CommandClient(options).open_own_client() as own:
+            return read_quota_settings(own, options.kind, options.name or None)
+    if is_own_kind(options.kind, options.name):
+        with _client(options).open_own_client() as own:
+            return read_resource_settings(own, options.kind, options.name)
+    return settings_of(_client(options), options.kind, options.name)
 
 
 def _client(options: argparse.Namespace) -> CommandClient:
@@ -82,7 +127,7 @@ def _client(options: argparse.Namespace) -> CommandClient:
     client = CommandClient(options)
     if options.kind == "topic":
         client.describe_topic(options.name)
-    if options.kind == "broker" and int(options.name) not in client.brokers:
+    if options.kind in ABOUT_BROKERS and options.name and int(options.name) not in client.brokers:
         brokers = ", ".join(map(str, sorted(client.brokers)))
         raise CommandError(f"there is no broker {options.name} at {client.address}, only {brokers}")
     return client

@@ -10,7 +10,7 @@ from ottla.cli.command_error import USAGE_ERROR, CommandError
 if TYPE_CHECKING:
     from confluent_kafka.admin import ConfigEntry
 
-KINDS = ("topic", "broker", "group")
+KINDS = ("topic", "broker", "group", "broker-logger", "user", "client", "ip", "client-metrics")
 
 _CHANGE = re.compile(r"([^=+\s]+?)\s*(\+=|-=|=)(.*)", re.DOTALL)
 _OPERATIONS = {"=": "SET", "+=": "APPEND", "-=": "SUBTRACT"}

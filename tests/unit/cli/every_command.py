@@ -12,7 +12,15 @@ from ottla.cli import COMMANDS, command_parser, main
 MISSING = "missing"
 """The value for every name of a topic, group, query or transactional id, and for every text without a format."""
 
-VALUES = {"SCHEMA": "a INT", "TIME": "1h", "KEY=VALUE": "a=b", "NAME=VALUE": "a=b", "REGEX": "a"}
+VALUES = {
+    "SCHEMA": "a INT",
+    "TIME": "1h",
+    "KEY=VALUE": "a=b",
+    "NAME=VALUE": "a=b",
+    "REGEX": "a",
+    "QUOTA=VALUE": "producer_byte_rate=1000000000",
+    "QUOTA": "producer_byte_rate",
+}
 """Values for arguments that need a format, by their names in the parser."""
 
 FURTHER = {
@@ -20,6 +28,12 @@ FURTHER = {
     "config set": ("a=b",),
     "group reset": ("--topic", MISSING),
     "bench": ("--seconds", "0.1"),
+    "acl add": ("--topic", MISSING, "--operation", "read"),
+    "acl remove": ("--all",),
+    "quota set": ("--user", MISSING),
+    "quota delete": ("--user", MISSING),
+    "user create": ("--generate",),
+    "user alter": ("--generate",),
 }
 """Options that a command needs although its parser does not say so, or that let it end soon."""
 
