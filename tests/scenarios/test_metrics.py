@@ -14,15 +14,17 @@ from ottla.observability.logs import LineFormatter, set_level
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
 from tests.exposition import Exposition
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_MS, PATIENCE_S
 from tests.raw_client import RawClient
 from tests.scenarios.client_calls import append, connect, delete_topic, make_batch
+from tests.scenarios.quota_requests import set_quota
 from tests.scenarios.transactional_producer import TransactionalProducer
 
 TOPICS = "kafka_server_brokertopicmetrics"
@@ -98,8 +100,14 @@ def test_transactions_are_counted(watched: LocalBroker) -> None:
 def test_the_broker_has_exactly_the_metrics_of_the_catalogue(watched: LocalBroker) -> None:
     # Each metric has the type and help text that docs/metrics.md lists.
     watched.create_topic("orders")
+    watched.create_topic("gone")
     with connect(watched) as client:
-        append(client, "orders", b"x")
+        rates = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
+        set_quota(client, {"user": None}, **dict.fromkeys(rates, 1e9))
+        set_quota(client, {"ip": None}, connection_creation_rate=1e6)
+    with connect(watched) as client:
+        client.request(DeleteTopicsRequest(topics=[DeleteTopicState(name="gone")], timeout_ms=PATIENCE_MS), 6)
+        client.fetch("orders", 0, append(client, "orders", b"x"))
         client.produce("nowhere", 0, make_batch(b"x"))
     found = metrics(watched).families
     assert {(each.name, each.kind, each.help) for each in found.values()} == {

@@ -18,6 +18,10 @@ class QuotaSettings(Settings):
         INT, 1, at_least(1),
         doc="Length of a window of controller_mutation_rate.",
     )
+    metrics_quotas_max = Setting(
+        INT, 1000, at_least(0),
+        doc="Clients with series of their own among the metrics of each quota. It is not a setting of Kafka.",
+    )
     telemetry_max_bytes = Setting(
         INT, 1_048_576, at_least(1),
         doc="Largest push of client metrics, compressed. Kafka accepts 0 too.",

@@ -61,6 +61,43 @@ SOCKET_BYTES_OUT = _make_counter(f"{_SOCKETS}_outgoing_byte_total", "Bytes sent 
 REQUEST_MEMORY = _make_gauge("ottla_request_memory_bytes", "Memory of requests that are arriving or being answered.")
 ANSWER_MEMORY = _make_gauge("ottla_answer_memory_bytes", "Memory of answers that clients have not read yet.")
 
+# Quotas: clients that have one, the first metrics.quotas.max of each kind
+_WHO = ("user", "client_id")
+PRODUCE_RATE = _make_gauge("kafka_server_produce_byte_rate", "Bytes per second of Produce requests.", *_WHO)
+PRODUCE_THROTTLE = _make_gauge(
+    "kafka_server_produce_throttle_time", "Mean milliseconds for which a producer above its quota had to wait.", *_WHO
+)
+FETCH_RATE = _make_gauge("kafka_server_fetch_byte_rate", "Bytes per second of records sent to consumers.", *_WHO)
+FETCH_THROTTLE = _make_gauge(
+    "kafka_server_fetch_throttle_time", "Mean milliseconds for which a consumer above its quota had to wait.", *_WHO
+)
+REQUEST_RATE = _make_gauge("kafka_server_request_request_time", "Processor time of requests, in percent.", *_WHO)
+REQUEST_THROTTLE = _make_gauge(
+    "kafka_server_request_throttle_time",
+    "Mean milliseconds for which a client had to wait after too much processor time.",
+    *_WHO,
+)
+MUTATION_RATE = _make_gauge(
+    "kafka_server_controllermutation_mutation_rate", "Partitions created or deleted per second.", *_WHO
+)
+MUTATION_TOKENS = _make_gauge(
+    "kafka_server_controllermutation_tokens", "Partitions that may be created or deleted at once.", *_WHO
+)
+MUTATION_THROTTLE = _make_gauge(
+    "kafka_server_controllermutation_throttle_time",
+    "Mean milliseconds for which a client had to wait after too many new or deleted partitions.",
+    *_WHO,
+)
+QUOTA_LIMIT = _make_gauge("ottla_quota_limit", "The quota that counts for a client.", "quota", *_WHO)
+THROTTLED = _make_counter("ottla_quota_throttled_total", "How often a client was above its quota.", "quota", *_WHO)
+QUOTA_CLIENTS = _make_gauge("ottla_quota_clients", "Clients whose consumption is measured.", "quota")
+ADDRESS_RATE = _make_gauge(
+    f"{_SOCKETS}_connection_accept_rate", "New connections per second of an address that has a quota.", "ip"
+)
+ADDRESS_REFUSED = _make_counter(
+    "ottla_quota_connections_refused_total", "Connections refused because of connection_creation_rate."
+)
+
 # Partitions of this broker
 _REPLICAS = "kafka_server_replicamanager"
 PARTITIONS = _make_gauge(f"{_REPLICAS}_partitioncount", "Partitions with a replica on this broker.")

@@ -26,6 +26,7 @@ from ottla.observability.metrics import (
     format_family,
 )
 from ottla.observability.process import read_process
+from ottla.observability.quotas import read_quotas
 from ottla.replication.assembly import Replication
 from ottla.replication.compaction import Compaction
 from ottla.replication.partition import Partition
@@ -55,6 +56,7 @@ def write_metrics(node: Node, server: Server, *, stopping: bool) -> Iterator[str
         topics.metrics(),
         read_requests(node.request_meters),
         read_server(server, [listener.name for listener in settings.endpoints.bound]),
+        read_quotas(node.quotas, settings.metrics_quotas_max),
         partitions.metrics(),
         read_broker(node, stopping),
         read_replication(node.replication, settings.metrics_partitions_max),
