@@ -46,7 +46,7 @@ from ottla.streams.state.values import RowCodec
 NULL_FOREIGN_KEY: Final = "null foreign key"
 STALE_RESPONSE: Final = "stale response"
 
-_HASH, _IS_GONE, _IS_FOUND = "hash", "is_gone", "is_found"
+_HASH, _IS_GONE, _IS_ANSWERED, _IS_FOUND = "hash", "is_gone", "is_answered", "is_found"
 
 
 def subscription_key(shape: JoinShape) -> list[str]:
@@ -57,7 +57,8 @@ def subscription_key(shape: JoinShape) -> list[str]:
 def subscription_columns(shape: JoinShape) -> pa.Schema:
     """The user's columns, so to speak, of a row on its way to the partition of its foreign key."""
     foreign = [(f"foreign_{name}", shape.right.columns.field(name).type) for name in shape.right.key]
-    return pa.schema([*foreign, *_primary_fields(shape), (_HASH, pa.binary()), (_IS_GONE, pa.bool_())])
+    flags = [(_HASH, pa.binary()), (_IS_GONE, pa.bool_()), (_IS_ANSWERED, pa.bool_())]
+    return pa.schema([*foreign, *_primary_fields(shape), *flags])
 
 
 def response_key(shape: JoinShape) -> list[str]:
@@ -79,7 +80,11 @@ def _primary_fields(shape: JoinShape) -> list[pa.Field]:
 
 class SubscribeKernel:
     """Input: changes of the left table with `_old`. Outputs: messages for the partitions of foreign keys, and answers
-    to rows that are gone or have no foreign key: for them nobody needs to be asked."""
+    to rows that are gone or have no foreign key: for them nobody needs to be asked.
+
+    As in Kafka Streams, an inner join asks the partition of the old foreign key nevertheless, if there was one: the
+    tombstone has the time of the right row if that is the later one.
+    """
 
     stores: Sequence[StoreSpec] = ()
 
@@ -102,7 +107,7 @@ class SubscribeKernel:
         new_keys, old_keys = encode_keys(new, new.column_names), encode_keys(old, old.column_names)
         deleted = changes.column(DELETED).to_pylist()
         existed = changes.column(OLD).is_valid().to_pylist()
-        gone: list[bool] = []
+        gone: list[tuple[bool, bool]] = []
         rows: list[int] = []
         foreign: list[int] = []
         answered: list[int] = []
@@ -112,13 +117,14 @@ class SubscribeKernel:
             if old_key is not None and old_key != new_key:
                 rows.append(row)
                 foreign.append(changes.num_rows + row)
-                gone.append(True)
+                gone.append((True, new_key is None and self._shape.how == "inner"))
             if new_key is not None:
                 rows.append(row)
                 foreign.append(row)
-                gone.append(False)
+                gone.append((False, True))
             elif existed[row] or not deleted[row]:
-                answered.append(row)
+                if old_key is None or self._shape.how == "left":
+                    answered.append(row)
                 if self._shape.how == "inner" and not deleted[row]:
                     context.dropped[self._label, NULL_FOREIGN_KEY] += 1
         hashes = self._hash(changes, deleted)
@@ -146,14 +152,16 @@ class SubscribeKernel:
         rows: Sequence[int],
         foreign: Sequence[int],
         hashes: Sequence[bytes | None],
-        gone: Sequence[bool],
+        gone: Sequence[tuple[bool, bool]],
     ) -> pa.Table:
+        """`gone` says of each message whether it ends a subscription, and whether it wants an answer."""
         taken = changes.take(number_array(rows))
         columns = [
             *foreign_columns.take(number_array(foreign)).columns,
             *(taken.column(name) for name in self._shape.left.key),
             pa.array([hashes[row] for row in rows], pa.binary()),
-            pa.array(gone, pa.bool_()),
+            pa.array([is_gone for is_gone, _ in gone], pa.bool_()),
+            pa.array([is_answered for _, is_answered in gone], pa.bool_()),
             *(taken.column(name) for name in HIDDEN.names),
         ]
         return pa.Table.from_arrays(columns, schema=stream_schema(subscription_columns(self._shape)))
@@ -190,7 +198,7 @@ class RespondKernel:
         foreign_keys = encode_keys(subscriptions, subscription_key(shape))
         primary_keys = encode_keys(subscriptions, response_key(shape))
         hashes = subscriptions.column(_HASH).to_pylist()
-        gone = subscriptions.column(_IS_GONE).to_pylist()
+        gone, answered = (subscriptions.column(name).to_pylist() for name in (_IS_GONE, _IS_ANSWERED))
         change_keys = encode_keys(changes, shape.right.key)
         times = [rows.column(TIMESTAMP).to_pylist() for rows in inputs]
         places, change_places = rank_rows(inputs)
@@ -203,13 +211,12 @@ class RespondKernel:
             if side == 0:
                 key, primary = foreign_keys[row], primary_keys[row]
                 assert key is not None and primary is not None, "rows without a foreign key are not sent"
-                if gone[row]:
-                    store.put(prefix_of(key) + primary, None)
-                    continue
-                found = known[row]
-                store.put(prefix_of(key) + primary, orjson.dumps({_HASH: hashes[row].hex()}))
-                time = times[0][row] if found == NONE else max(times[0][row], int(versions.times[found]))
-                responses.add(row, primary, hashes[row], found, time)
+                subscription = None if gone[row] else orjson.dumps({_HASH: hashes[row].hex()})
+                store.put(prefix_of(key) + primary, subscription)
+                if answered[row]:
+                    found = known[row]
+                    time = times[0][row] if found == NONE else max(times[0][row], int(versions.times[found]))
+                    responses.add(row, primary, hashes[row], NONE if gone[row] else found, time)
             elif (changed := change_keys[row]) is not None:
                 found = int(versions.made[row])
                 prefix = prefix_of(changed)

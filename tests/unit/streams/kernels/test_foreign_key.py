@@ -212,7 +212,8 @@ def kafka(how: str, events: list[Event]) -> list[tuple[Any, ...]]:
                 resolve(order, right, time)
         elif new is None or new_key is None:
             if old_key is not None:
-                emit(order, None, at)
+                left_right = customers.get(old_key)
+                emit(order, None, max(at, left_right["at"]) if left_right else at)
         elif right is not None or (old_key is not None and old_key != new_key):
             resolve(order, right, time)
     return found
