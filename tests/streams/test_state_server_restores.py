@@ -1,7 +1,9 @@
 """When a state server may continue with the files that it has, and when it must begin anew."""
 
+import time
 from contextlib import closing
 from pathlib import Path
+from threading import Event
 
 import pyarrow as pa
 import pytest
@@ -15,8 +17,13 @@ from ottla.streams.kernels.kernel import StoreSpec
 from ottla.streams.planning.plan import StorePlan
 from ottla.streams.planning.planner import make_plan
 from ottla.streams.running.internal_topics import create_internal_topics
+from ottla.streams.state import protocol
+from ottla.streams.state.assignments import describe_store
 from ottla.streams.state.client import StateClient
-from ottla.streams.state.protocol import StateLost
+from ottla.streams.state.protocol import Frame, StateLost, decode_frame, encode_frame
+from ottla.streams.state.service import RESTORES, StateService
+from ottla.streams.state.tables import TableMemory
+from ottla.streams.state.tailing import ClientPool
 from ottla.streams.windows import tumbling
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
@@ -138,6 +145,39 @@ def test_an_assignment_may_go_back(ottla_broker: LocalBroker, tmp_path: Path) ->
         client.assign(plan_store(), {0: first}, 1)
         wait_until(lambda: client.status()[0]["position"] == first, "the restore")
         assert read_all(client, first) == {b"a": b"1"}
+
+
+def test_a_restore_that_comes_late_does_not_take_back_what_batches_have_brought(
+    ottla_broker: LocalBroker, tmp_path: Path
+) -> None:
+    # Many tables wait for their restore at the start of an app. A batch does not, and brings its table further.
+    ottla_broker.create_topic(TOPIC)
+    end = Changelog(ottla_broker).write({b"a": b"1"})
+    clients = ClientPool(lambda: Client({"bootstrap.servers": ottla_broker.bootstrap}))
+    service = StateService(
+        str(tmp_path), TableMemory(), clients, now_ms=lambda: int(time.time() * 1000), seconds=time.monotonic
+    )
+
+    def ask(kind: int, payload: bytes = b"", **fields: object) -> Frame:
+        answer = decode_frame(service.handle(decode_frame(encode_frame(kind, fields, payload)[4:]))[4:])
+        assert answer.kind == protocol.OK
+        return answer
+
+    try:
+        blocked = Event()
+        for _ in range(RESTORES):
+            service._restores.submit(blocked.wait)
+        ask(protocol.ASSIGN, store=describe_store(plan_store()), partitions={"0": 0}, partition_count=1)
+        key = protocol.pack_many([b"a"])
+        table = {"store": "counts", "partition": 0}
+        assert protocol.unpack_many(ask(protocol.GET_MANY, key, **table, upto=end).payload) == [b"1"]
+        blocked.set()
+        service._restores.shutdown()
+        assert protocol.unpack_many(ask(protocol.GET_MANY, key, **table).payload) == [b"1"]
+        assert ask(protocol.STATUS).fields["tables"][0]["wiped"] is None
+    finally:
+        blocked.set()
+        service.close(PATIENCE_S)
 
 
 def test_a_dropped_table_is_not_served_and_can_come_back(ottla_broker: LocalBroker, tmp_path: Path) -> None:

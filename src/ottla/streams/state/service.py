@@ -67,6 +67,8 @@ class HostedTable:
     """Why the last restore in the background failed."""
     is_queued: bool = False
     """Whether it waits until other tables are restored."""
+    brought: int = 0
+    """How often a request has brought the table to the offset that it names."""
 
     def describe(self) -> dict[str, Any]:
         tail = self.tail
@@ -176,7 +178,7 @@ class StateService:
             table = self._open(plan, partition_count, int(text))
             table.tail.target = upto
             table.is_queued = True
-            self._restores.submit(self._restore, table, upto)
+            self._restores.submit(self._restore, table, upto, table.brought)
         return encode_frame(protocol.OK, {})
 
     def _open(self, plan: StorePlan, partition_count: int, partition: int) -> HostedTable:
@@ -192,9 +194,13 @@ class StateService:
                 found = store.tables[partition] = HostedTable(plan, partition, tail)
             return found
 
-    def _restore(self, table: HostedTable, upto: int) -> None:
+    def _restore(self, table: HostedTable, upto: int, brought: int) -> None:
+        """Restore a table that was assigned when requests had brought it somewhere so often. A batch that has begun
+        since knows better where it must be, and answers to people must not go back."""
         with table.lock:
             table.is_queued = False
+            if table.brought != brought:
+                return
             try:
                 table.error = None
                 table.tail.restore(upto, lambda: not self._is_closing)
@@ -276,6 +282,7 @@ class StateService:
             if not hosted.tail.advance(upto, lambda: self._seconds() < deadline):
                 raise self._restoring(hosted)
             hosted.error = None
+            hosted.brought += 1
             yield hosted.tail.table
         finally:
             hosted.lock.release()
