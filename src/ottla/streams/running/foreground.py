@@ -48,7 +48,7 @@ def summarise(progress: dict[str, Any]) -> str:
     restoring = sum(store["restoring"] for store in progress["stores"])
     if restoring:
         behind = sum(store["records_behind"] for store in progress["stores"])
-        parts.append(f"restoring {restoring} tables, {behind:,} records to read")
+        parts.append(f"restoring: {behind:,} records to read")
     for what in ("bad_records", "failed_rows", "late_rows"):
         count = sum(unit[what] for unit in units)
         if count:
