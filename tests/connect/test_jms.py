@@ -144,7 +144,7 @@ def test_records_become_messages(spark: "SparkSession", broker: LocalBroker, mq:
     broker.create_topic("orders-sink")
     send(
         broker,
-        "orders",
+        "orders-sink",
         [{"key": f"k{n}", "value": json.dumps({"n": n, "s": "ü😀"}), "partition": 0} for n in range(30)],
     )
     with running(

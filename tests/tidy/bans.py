@@ -440,6 +440,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.client.backoff": "how long a client waits, and that it waits",
             "ottla.cli": COMMAND_LINE,
             "ottla.connect.connectors.datagen.datagen_source": "how many records are due",
+            "ottla.connect.connectors.delta.delta_sink": "how long rows have waited for a commit",
             "ottla.connect.connectors.files.directory_sink": "when to look at a range that is short again",
             "ottla.connect.connectors.http.http_source": "when to ask the server again, and that it waits",
             "ottla.connect.connectors.jdbc.source": "when to look for new rows and tables again",

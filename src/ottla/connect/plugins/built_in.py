@@ -47,6 +47,7 @@ _CONNECTORS: Final = (
         PluginType.SOURCE,
         "ottla.connect.connectors.datagen.datagen_source:DatagenSource",
     ),
+    ("ottla.DeltaLakeSink", PluginType.SINK, "ottla.connect.connectors.delta.delta_sink:DeltaLakeSink"),
     ("io.confluent.connect.http.HttpSourceConnector", PluginType.SOURCE, f"{_HTTP}.http_source:HttpSource"),
     ("io.confluent.connect.http.HttpSinkConnector", PluginType.SINK, f"{_HTTP}.http_sink:HttpSink"),
     ("io.confluent.connect.jms.JmsSourceConnector", PluginType.SOURCE, f"{_JMS}.jms_source:JmsSource"),
