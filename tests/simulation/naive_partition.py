@@ -130,20 +130,32 @@ class NaivePartition:
         if not compacted:
             assert not missing, f"{sorted(missing)} are missing"
             return
-        aborted, stable = self.aborted(), self.stable
-        settled = [record for record in expected.values() if record.offset < stable and record.offset not in aborted]
-        latest = {record.key: record.offset for record in settled}
-        for offset in sorted(missing):
-            record = expected[offset]
-            fine = offset in aborted or latest.get(record.key, -1) > offset
-            assert fine or self._is_expired(record, delete_retention_ms), f"{record} is missing"
-        cleaned = {record.key: record.offset for record in settled if record.offset < compacted_to}
+        kept = sorted(missing - self.removable(delete_retention_ms))
+        assert not kept, f"{[expected[offset] for offset in kept]} are missing"
+        aborted = self.aborted()
+        cleaned = {record.key: record.offset for record in self._settled(aborted) if record.offset < compacted_to}
         for offset, record in seen.items():
             if offset < compacted_to:
                 assert offset not in aborted, f"{record} was aborted, compacted up to {compacted_to}, and is there"
                 newer = cleaned[record.key]
                 assert newer == offset, f"{record} is there, {newer} is newer, compacted up to {compacted_to}"
         self.gone |= missing
+
+    def removable(self, delete_retention_ms: int) -> set[int]:
+        """The offsets of records that compaction may have removed: of aborted transactions, with a newer record of the
+        same key, and expired tombstones."""
+        aborted = self.aborted()
+        latest = {record.key: record.offset for record in self._settled(aborted)}
+        return {
+            offset
+            for offset, record in self.records().items()
+            if offset in aborted or latest.get(record.key, -1) > offset or self._is_expired(record, delete_retention_ms)
+        }
+
+    def _settled(self, aborted: set[int]) -> list[NaiveRecord]:
+        """Records of committed transactions, and of none."""
+        stable = self.stable
+        return [each for each in self.records().values() if each.offset < stable and each.offset not in aborted]
 
     def _is_expired(self, record: NaiveRecord, delete_retention_ms: int) -> bool:
         """Whether compaction may have removed a tombstone: one compaction saw it, another came delete.retention.ms
