@@ -1,7 +1,6 @@
 """The server over TLS: records go through the transport, which encrypts them, and never from file to socket.
 
-There are no settings for a TLS listener yet, so the test passes the TLS context to the broker, as the simulation passes
-its network. Skipped where there is no openssl to make a certificate.
+Skipped where there is no openssl to make a certificate.
 """
 
 import asyncio
@@ -20,10 +19,12 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from ottla.broker.broker import Broker, listen_on_sockets
+from ottla.broker.broker import Broker
 from ottla.broker.call import Answer
-from ottla.config import BrokerConfig, ConfigError, Listener
+from ottla.config import BrokerConfig, ConfigError
+from ottla.security.listener import ListenerSecurity
 from ottla.server import Server, ServerSettings
+from ottla.server.entrance import Entrance
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from tests.clients.confluent import take_messages
 from tests.needs import require_program
@@ -71,17 +72,12 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def port(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The port of a broker in a thread, whose only listener speaks TLS."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    config = BrokerConfig.of({"listeners": "SSL://127.0.0.1:0"})
+    config = config_of(certificate)
     data = str(tmp_path_factory.mktemp("tls") / "data")
     loop, started, ending = asyncio.new_event_loop(), Future[int](), Future[None]()
 
-    async def listen(server: Server, listener: Listener) -> int:
-        return await server.start(listener.host, listener.port, listener.name, context)
-
     async def serve() -> None:
-        broker = Broker(config, data, listen=listen, machine_code=False)
+        broker = Broker(config, data, machine_code=False)
         await broker.start()
         started.set_result(broker.ports["SSL"])
         await asyncio.wrap_future(ending)
@@ -100,6 +96,16 @@ def port(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     ending.set_result(None)
     thread.join(PATIENCE_S)
     assert not thread.is_alive()
+
+
+def config_of(certificate: Path) -> BrokerConfig:
+    return BrokerConfig.of(
+        {
+            "listeners": "SSL://127.0.0.1:0",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(certificate),
+        }
+    )
 
 
 def settings(port: int, certificate: Path) -> dict[str, str | int | float | bool]:
@@ -139,8 +145,7 @@ def test_the_connection_of_a_client_without_tls_is_closed(port: int, certificate
 def test_a_client_that_left_unnoticed_does_not_delay_a_stop(loop: str, certificate: Path) -> None:
     # The second request waits behind the first one, so the server reads nothing more, not even the end of the
     # connection.
-    context, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(cafile=certificate)
-    context.load_cert_chain(certificate)
+    config, trusting = config_of(certificate), ssl.create_default_context(cafile=certificate)
     gate = asyncio.Event()
 
     async def slowly() -> Answer:
@@ -155,7 +160,9 @@ def test_a_client_that_left_unnoticed_does_not_delay_a_stop(loop: str, certifica
 
     async def main() -> None:
         server = Server(lambda client, frame: slowly(), ServerSettings(), offload)
-        port = await server.start("127.0.0.1", 0, "SSL", context)
+        security = ListenerSecurity(config.endpoints.bound[0], config, None)
+        server.secure("SSL", Entrance(security))
+        port = await server.start("127.0.0.1", 0, "SSL")
         with await asyncio.to_thread(come_and_go, port):
             await until(lambda: server.traffic.tasks and (is_half_closed(port) or not server.connections))
             stopping = asyncio.create_task(server.stop(STOP_S))
@@ -173,8 +180,8 @@ def is_half_closed(port: int) -> bool:
     return any(each.status == psutil.CONN_CLOSE_WAIT for each in mine)
 
 
-def test_a_listener_that_asks_for_tls_is_refused(tmp_path: Path) -> None:
-    # There are no TLS settings yet, and a broker that silently does not encrypt would be worse than none.
+def test_a_listener_with_tls_and_without_a_certificate_is_refused(tmp_path: Path) -> None:
+    # A broker that silently does not encrypt would be worse than none.
     config = BrokerConfig.of({"listeners": "SSL://127.0.0.1:0"})
-    with pytest.raises(ConfigError, match="SSL"):
-        asyncio.run(Broker(config, str(tmp_path / "data"), listen=listen_on_sockets).start())
+    with pytest.raises(ConfigError, match=r"ssl\.keystore\.location"):
+        asyncio.run(Broker(config, str(tmp_path / "data")).start())

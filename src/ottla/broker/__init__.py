@@ -12,6 +12,7 @@ call.py           one request as a handler sees it, and the kinds of answers tha
 handler_table.py  every handler by API key, gathered from the modules of `ottla.handlers`
 dispatch.py       from the bytes of a request to the bytes of its answer
 throttling.py     quotas around handlers: counts what requests consume, mutes connections
+credentials.py    the users in the metadata, as authentication asks for them
 addresses.py      the address at which a client can reach a broker
 faults.py         faults that a test injects
 """

@@ -9,6 +9,7 @@ parameters, so that a simulation can replace them; the defaults are the real one
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from ottla.cluster.image import Image
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.offline import take_replicas_offline
 from ottla.cluster.producer_ids import ProducerIds
-from ottla.config import BrokerConfig, ConfigError, Listener
+from ottla.config import BrokerConfig, Listener
 from ottla.config.overrides import parse_connection_limits
 from ottla.coordinators.assembly import Coordinators
 from ottla.observability.endpoint import PageServer
@@ -49,6 +50,7 @@ from ottla.system.threads import Offload, Threads
 if TYPE_CHECKING:
     from ottla.cluster.store import Store
     from ottla.replication.peers import Peers
+    from ottla.security.listener import ListenerSecurity
     from ottla.system.network import Connect
 
 logger = logging.getLogger(__name__)
@@ -72,10 +74,6 @@ Listen = Callable[[Server, Listener], Awaitable[int]]
 
 
 async def listen_on_sockets(server: Server, listener: Listener) -> int:
-    if listener.protocol != "PLAINTEXT":
-        raise ConfigError(
-            f"listeners: {listener.name} has the protocol {listener.protocol}; only PLAINTEXT is supported"
-        )
     return await server.start(listener.host, listener.port, listener.name)
 
 
@@ -123,6 +121,7 @@ class Broker:
         self._background: Background | None = None
         self._coordinators: Coordinators | None = None
         self._server: Server | None = None
+        self._securities: list[ListenerSecurity] = []
         self._endpoint: PageServer | None = None
         self._stopping = False
         self._node: Node | None = None
@@ -175,9 +174,11 @@ class Broker:
         settings = _server_settings(config, self._connections_max)
         self._server = Server(Dispatch(self._node, table), settings, self._offload, is_open=False)
         self._server.traffic.admission.address_rates = self._quotas.connections
+        await self._secure_listeners(config, metadata)
         for listener in config.endpoints.bound:
             self.ports[listener.name] = await self._listen(self._server, listener)
         await participation.join(self._node, self.ports)
+        await self._add_first_users(config, metadata)
         await self._resign_offline()
         coordinators.follow(metadata.image)
         await self._server.open()
@@ -262,6 +263,43 @@ class Broker:
             is_connected=lambda: self.participation.is_connected,
             faults=self._faults,
         )
+
+    async def _secure_listeners(self, config: BrokerConfig, metadata: Metadata) -> None:
+        """Give every listener with TLS or SASL its entrance. A broker without one imports nothing for it."""
+        if all(listener.protocol == "PLAINTEXT" for listener in config.endpoints.bound):
+            return
+        from ottla.broker.credentials import MetadataCredentials
+        from ottla.security.listener import build_security
+        from ottla.server.entrance import Entrance
+
+        credentials = MetadataCredentials(lambda: metadata.image)
+        for listener in config.endpoints.bound:
+            security = await self._offload(
+                build_security, listener, config, credentials, self._random, self._clock.now_ms
+            )
+            if security is not None and self._server is not None:
+                self._securities.append(security)
+                self._server.secure(listener.name, Entrance(security))
+
+    async def _add_first_users(self, config: BrokerConfig, metadata: Metadata) -> None:
+        """Create the users of initial.scram.credentials. Those that exist keep their passwords."""
+        if config.initial_scram_credentials is None or self._read_only:
+            return
+        from ottla.cluster.credentials import DECOY_BYTES, add_user
+        from ottla.security.first_users import read_first_users
+        from ottla.security.scram import NUMBERS, SALT_BYTES
+
+        for user in read_first_users(config.initial_scram_credentials):
+            credential = await self._offload(user.derive, self._random.randbytes(SALT_BYTES))
+            add = partial(
+                add_user,
+                name=user.name,
+                mechanism=NUMBERS[user.mechanism],
+                credential=credential,
+                decoy_secret=self._random.randbytes(DECOY_BYTES),
+            )
+            if await metadata.change(add):
+                logger.info("created the user %r of %s", user.name, user.mechanism)
 
     def _open_directory(self, path: str) -> DataDirectory:
         """Open a data directory. One that fails stays out of service, unless it is the first: that has the metadata."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 from ottla.security.principal import ANONYMOUS, Principal
+from ottla.security.sasl import SaslSession
 from ottla.storage.files import FileSlice
 
 Body = TypeVar("Body")
@@ -32,7 +33,7 @@ def _stay_loud(throttle_ms: int) -> None:
 class Client:
     """The other end of a connection."""
 
-    __slots__ = ("address", "id", "listener", "local_address", "mute", "port", "principal")
+    __slots__ = ("address", "id", "listener", "local_address", "mute", "port", "principal", "sasl")
 
     def __init__(self, id: int, listener: str, peer: tuple[str, int], local: tuple[str, int]) -> None:
         self.id = id
@@ -40,6 +41,7 @@ class Client:
         self.address, self.port = peer
         self.local_address = local  # the address that the client connected to
         self.principal: Principal = ANONYMOUS
+        self.sasl: SaslSession | None = None  # of a client of a listener with SASL
         self.mute: Callable[[int], None] = _stay_loud
         """Handle no further request of the connection for so many milliseconds. Answers are still sent."""
 

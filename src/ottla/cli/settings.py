@@ -1,6 +1,8 @@
 """The settings of `ottla up`, from its options and a file. The first of these that names a setting wins:
 
 --set KEY=VALUE    --data, --port, --host, --node-id, --zookeeper, --metrics-port    --config FILE    defaults
+
+--add-scram adds to initial.scram.credentials.
 """
 
 import os
@@ -10,6 +12,7 @@ from typing import Protocol
 from ottla.cli.client_settings import parse_pairs
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.config import BrokerConfig, ConfigError, Listener, read_properties
+from ottla.security.first_users import read_first_users
 
 DEFAULT_HOST = "localhost"
 DEFAULT_PORT = 9092
@@ -28,6 +31,7 @@ class Options(Protocol):
     metrics_port: int | None
     node_id: int | None
     zookeeper: str | None
+    add_scram: list[str]
     settings: list[str]
 
 
@@ -46,6 +50,10 @@ def broker_config(options: Options, environment: Mapping[str, str]) -> BrokerCon
             given["node.id"] = str(options.node_id)
         if options.zookeeper is not None:
             given["zookeeper.connect"] = options.zookeeper
+        if options.add_scram:
+            read_first_users(",".join(options.add_scram), "--add-scram")
+            users = (given.get("initial.scram.credentials"), *options.add_scram)
+            given["initial.scram.credentials"] = ",".join(filter(None, users))
         chosen = {key: value.strip() for key, value in parse_pairs(options.settings, "--set").items()}
         if "log.dir" in chosen:  # the old name of log.dirs, which would win over it
             given.pop("log.dirs", None)

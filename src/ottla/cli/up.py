@@ -61,6 +61,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT[,...][/PATH]",
         help="join the cluster whose metadata is in ZooKeeper (default: this broker is a cluster of one)",
     )
+    parser.add_argument(
+        "--add-scram",
+        action="append",
+        default=[],
+        metavar="SCRAM-SHA-256=[name=NAME,password=PASSWORD]",
+        help="create a user of SCRAM if it does not exist, such as the first one of a cluster; may be repeated",
+    )
     parser.add_argument("--config", metavar="FILE", help="settings in Kafka's server.properties format")
     parser.add_argument(
         "--set",

@@ -32,6 +32,9 @@ partitions.py      decider: add partitions to a topic
 placement.py       chooses the brokers of new partitions
 configs.py         deciders: change settings of topics, groups and brokers
 quotas.py          decider: change quotas; which of them a filter finds
+identities.py      users of SCRAM and delegation tokens in an image
+identity_changes.py  the changes of them
+credentials.py     deciders: users of SCRAM
 features.py        deciders: levels of the cluster's features
 registration.py    deciders: brokers join and leave the cluster
 isr_changes.py     decider: leaders change the ISR of their partitions

@@ -18,6 +18,7 @@ from functools import lru_cache
 from types import UnionType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
+from ottla.cluster.identity_changes import IdentityChange
 from ottla.errors import ErrorCode, KafkaError
 from ottla.security.acls import Acl
 
@@ -322,6 +323,7 @@ Change = (
     | SetElectionRules
     | RememberUnregistered
     | VerifyDigest
+    | IdentityChange
 )
 
 

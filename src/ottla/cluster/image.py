@@ -12,6 +12,7 @@ from immutables import Map
 
 from ottla.cluster.changes import Change, ConfigResource, QuotaName
 from ottla.cluster.entities import BrokerImage, ControllerImage, PartitionImage, TopicImage
+from ottla.cluster.identities import NO_IDENTITIES, Identities
 from ottla.cluster.leadership import ELIGIBLE_LEADER_REPLICAS, TopicRules, read_common_rules, read_topic_rules
 from ottla.cluster.replay import IMAGE_FIELDS, MutableImage, ReplayError, normalize, replay
 from ottla.cluster.snapshots import compute_digest, write_snapshot
@@ -52,6 +53,8 @@ class Image:
     acls: AclSet = NO_ACLS
     quotas: Map[tuple[QuotaName, ...], Map[str, float]] = field(default_factory=Map)
     """Whom a quota is for -> quotas by name. `cluster.quotas` reads and changes them."""
+    identities: Identities = NO_IDENTITIES
+    """Users of SCRAM, and delegation tokens."""
     derived: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
     """Results that were computed from this image and are needed again. They are dropped with the image."""
     lasting: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)

@@ -7,7 +7,7 @@ before all changes of an entry are applied.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 from immutables import Map
 
@@ -15,6 +15,8 @@ from ottla.cluster import changes as change
 from ottla.cluster import first_rules, leadership
 from ottla.cluster.changes import NO_LEADER, ZERO_ID, Change, ConfigResource, QuotaName
 from ottla.cluster.entities import BrokerImage, ControllerImage, PartitionImage, TopicImage
+from ottla.cluster.identities import Identities, replay_identity
+from ottla.cluster.identity_changes import IdentityChange
 from ottla.cluster.leadership import ELIGIBLE_LEADER_REPLICAS, FIRST_RULES, Electorate, TopicRules
 from ottla.cluster.snapshots import compute_digest
 from ottla.security.acls import AclSet
@@ -49,6 +51,7 @@ class MutableImage:
     largest_unregistered: int
     acls: AclSet
     quotas: Map[tuple[QuotaName, ...], Map[str, float]]
+    identities: Identities
     topic_drafts: dict[bytes, tuple[TopicImage, list[PartitionImage]]] = field(default_factory=dict)
     """Topics whose partitions are being changed. `finish_topics` puts them into `topics_by_name`."""
     electorate_of_brokers: tuple[object, Electorate | None] = (None, None)
@@ -425,6 +428,13 @@ def _remember_unregistered(draft: MutableImage, item: change.RememberUnregistere
     draft.largest_unregistered = item.broker_id
 
 
+def _change_identity(draft: MutableImage, item: IdentityChange) -> None:
+    try:
+        draft.identities = replay_identity(draft.identities, item)
+    except ValueError as error:
+        raise ReplayError(str(error)) from None
+
+
 _OF_PARTITIONS = (change.CreatePartition, change.ChangePartition, change.TakeReplicasOffline)
 """Changes of single partitions. All others see the topics with these changes applied."""
 
@@ -450,4 +460,5 @@ _RULES: Mapping[type, Callable[[MutableImage, Any], None]] = {
     change.SetElectionRules: _set_election_rules,
     change.RememberUnregistered: _remember_unregistered,
     change.VerifyDigest: _verify_digest,
+    **dict.fromkeys(get_args(IdentityChange), _change_identity),
 }

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Union
 from ottla.cluster import changes as change
 from ottla.cluster.changes import NO_LEADER, Change, ConfigResource, encode_plain, quota_order
 from ottla.cluster.entities import TopicImage
+from ottla.cluster.identities import snapshot_identities
 from ottla.cluster.leadership import ELIGIBLE_LEADER_REPLICAS
 from ottla.security.acls import CHECKSUM_BYTES
 
@@ -119,6 +120,7 @@ def _cluster_snapshot(image: Union["Image", "MutableImage"]) -> Iterator[Change]
     for entity in sorted(image.quotas, key=quota_order):
         for key, value in sorted(image.quotas[entity].items()):
             yield change.SetQuota(entity, key, value)
+    yield from snapshot_identities(image.identities)
 
 
 def _topic_settings(image: Union["Image", "MutableImage"], topic: TopicImage) -> Iterator[Change]:

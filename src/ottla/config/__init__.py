@@ -3,6 +3,7 @@
 settings.py        how a setting is declared, parsed and checked
 broker_table.py    the broker settings that have an effect
 quota_table.py     those of them about quotas and client telemetry
+security_table.py  those about TLS, SASL and delegation tokens
 broker.py          the settings of one broker, checked together, with where each was set
 accepted.py        broker settings that are accepted and have no effect
 topic.py           topic settings

@@ -14,6 +14,7 @@ from ottla.config.listeners import (
     read_listeners,
     read_protocols,
 )
+from ottla.config.security_table import OLD_NAMES, split_listener_key
 from ottla.config.settings import ConfigError, ConfigSource, suggest_name
 from ottla.config.topic import TopicConfig
 
@@ -26,6 +27,7 @@ class BrokerConfig(BrokerSettings):
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> "BrokerConfig":
+        given = {OLD_NAMES.get(name, name): text for name, text in given.items()}
         values: dict[str, Any] = {name: setting.default for name, setting in cls.table.items()}
         for name, text in given.items():
             setting = cls.table.get(name)
@@ -33,13 +35,36 @@ class BrokerConfig(BrokerSettings):
                 values[name] = setting.read(text)
             elif name in ACCEPTED:
                 ACCEPTED[name].read(text)
-            elif not name.startswith(PREFIXES):
+            elif name.startswith(PREFIXES):
+                cls._check_setting_of_listener(name, text)
+            else:
                 raise ConfigError(f"unknown setting {name!r}{suggest_name(name, (*cls.table, *ACCEPTED))}")
         _resolve_old_names(values, given)
         config = cls()._fill(values, given)
         config.__dict__["sources"] = ((ConfigSource.STARTED_WITH, config.given),)
         _check_together(config)
         return config
+
+    @classmethod
+    def _check_setting_of_listener(cls, name: str, text: str) -> None:
+        key = split_listener_key(name)
+        if key is not None and key.setting in cls.table:
+            try:
+                cls.table[key.setting].read(text)
+            except ConfigError as error:
+                raise ConfigError(f"{name}{str(error).removeprefix(key.setting)}") from None
+
+    def of_listener(self, listener: str, mechanism: str = "") -> "BrokerConfig":
+        """The settings that hold for one listener, and for one SASL mechanism of it."""
+        values: dict[str, Any] = {}
+        given = dict(self.given)
+        for level in dict.fromkeys(("", mechanism.lower())):
+            for name, text in self.given.items():
+                key = split_listener_key(name)
+                if key is not None and key[:2] == (listener, level) and key.setting in self.table:
+                    values[key.setting] = self.table[key.setting].read(text)
+                    given[key.setting] = text
+        return self._copy_with(values, given)
 
     def with_changes(self, changes: Mapping[str, str | None]) -> "BrokerConfig":
         """A copy with some settings changed, or reset to their default (None)."""
@@ -61,6 +86,8 @@ class BrokerConfig(BrokerSettings):
         """The value in force, by Kafka's name, also of a setting without effect."""
         if name in self.table:
             return super().value(name)
+        if name.startswith(PREFIXES):
+            return self.given.get(name)
         entry = ACCEPTED[name]
         text = self.given.get(name, entry.default)
         return None if text is None else entry.read(text)

@@ -8,6 +8,7 @@ import sys
 from ottla.config.listeners import PROTOCOLS
 from ottla.config.overrides import check_connection_limits
 from ottla.config.quota_table import QuotaSettings
+from ottla.config.security_table import SecuritySettings
 from ottla.config.settings import (
     BOOLEAN,
     DOUBLE,
@@ -40,7 +41,7 @@ def _refuse_zookeeper_tls(value: bool) -> str | None:
 # fmt: off
 # The class is a table: a setting is one line of type, default and limit, and one line that says what it does. One
 # argument per line would make it half as long again and harder to compare.
-class BrokerSettings(QuotaSettings):
+class BrokerSettings(QuotaSettings, SecuritySettings):
     # Identity and location
     node_id = Setting(
         INT, 1, at_least(0),

@@ -13,10 +13,15 @@ from ottla.config.accepted import ACCEPTED, Accepted
 from ottla.config.broker import BrokerConfig
 from ottla.config.client_metrics import ClientMetricsConfig
 from ottla.config.group import GroupConfig
+from ottla.config.security_table import split_listener_key
 from ottla.config.settings import ConfigSource, Setting, UpdateMode, render
 from ottla.config.topic import TopicConfig
 
 NO_EFFECT = "Accepted so that files and scripts for Apache Kafka work. It has no effect in Ottla."
+
+
+UNKNOWN = Accepted("unknown password -", former=True)
+"""A setting of a listener that no table has."""
 
 
 class Contribution(NamedTuple):
@@ -99,7 +104,8 @@ def describe_client_metrics(given: Mapping[str, str]) -> Iterator[Description]:
 def describe_broker(config: BrokerConfig, keys: Container[str] | None = None) -> Iterator[Description]:
     """Settings of a broker, all or `keys`, by name. Settings that Kafka no longer has only if they are set."""
     accepted = (name for name, entry in ACCEPTED.items() if name in config.given or not entry.former)
-    for name in sorted((*config.table, *accepted)):
+    of_listeners = (name for name in config.given if split_listener_key(name) is not None)
+    for name in sorted((*config.table, *accepted, *of_listeners)):
         if keys is not None and name not in keys:
             continue
         setting = _find_setting(name)
@@ -138,7 +144,7 @@ def _list_contributions(names: tuple[str, ...], broker: BrokerConfig) -> tuple[C
         for name in names
         if name in given
     ]
-    defaults = ((name, render(_find_setting(name).default)) for name in names)
+    defaults = ((name, render(_find_setting(name).default)) for name in names if split_listener_key(name) is None)
     built_in = [_make_contribution(name, text, ConfigSource.DEFAULT) for name, text in defaults if text is not None]
     return (*set_by_somebody, *built_in)
 
@@ -153,6 +159,9 @@ def _find_source(name: str | None, broker: BrokerConfig) -> ConfigSource:
 
 
 def _find_setting(name: str) -> Setting[Any] | Accepted:
+    key = split_listener_key(name)
+    if key is not None:  # what a plug-in may have called a secret is not shown
+        return BrokerConfig.table.get(key.setting) or ACCEPTED.get(key.setting) or UNKNOWN
     return BrokerConfig.table.get(name) or ACCEPTED[name]
 
 

@@ -1,4 +1,4 @@
-"""Who may do what: principals, operations, ACLs, and the authorizer that decides.
+"""Who a client is, and who may do what: TLS, SASL, principals, operations, ACLs, and the authorizer that decides.
 
 acls.py        ACLs, filters, and the immutable set of all ACLs with its fast lookup
 audit.py       the log of denied and administrative actions
@@ -7,4 +7,16 @@ certificates.py  makes an authority and certificates that it signs
 operations.py  operations, resource types, pattern types and permissions, as the protocol numbers them
 principal.py   who a client is
 rights.py      an operation on a type of resource, and how a handler declares what its API needs
+listener.py    the security of one listener, made of its settings
+sasl.py        SASL of a listener, and the authentication of one connection
+plain.py       the mechanism PLAIN
+scram.py       the mechanisms SCRAM-SHA-256 and SCRAM-SHA-512, both sides
+jaas.py        the syntax of sasl.jaas.config
+first_users.py  users that a broker creates when it starts
+failure.py     the exception by which authentication fails
+tls.py         TLS contexts
+stores.py      keys and certificates of the ssl.* settings
+ciphers.py     names of cipher suites
+names.py       distinguished names, and ssl.principal.mapping.rules
+replacements.py  whether a certificate may take the place of another one
 """

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, cast
 
 from ottla.broker.call import Answer, Client, CloseConnection, Dispatch, Frame, Part, Result
+from ottla.server.entrance import Entrance, Guard
 from ottla.server.outbox import JOINED_BYTES, Outbox
 from ottla.server.sending import COPIED_BYTES, Offload, Sender, SocketSender, TransportSender
 from ottla.server.traffic import Traffic
@@ -34,6 +35,8 @@ class Connection(asyncio.BufferedProtocol):
         "_dispatch",
         "_ended_by_peer",
         "_ending",
+        "_entrance",
+        "_guard",
         "_header",
         "_input",
         "_linger",
@@ -60,13 +63,23 @@ class Connection(asyncio.BufferedProtocol):
     _sender: Sender
     client: Client
 
-    def __init__(self, traffic: Traffic, dispatch: Dispatch, offload: Offload, listener: str) -> None:
+    def __init__(
+        self,
+        traffic: Traffic,
+        dispatch: Dispatch,
+        offload: Offload,
+        listener: str,
+        entrance: Entrance | None = None,
+    ) -> None:
+        """`entrance`: of a listener with TLS or SASL."""
         self.address = ""
         self._traffic = traffic
         self._loop = traffic.loop
         self._dispatch = dispatch
         self._offload = offload
         self._listener = listener
+        self._entrance = entrance
+        self._guard: Guard | None = None
         self._header = b""  # the first bytes of a size that has not arrived completely
         self._input = NO_BYTES  # bytes that arrived and have not been handled, from _position on
         self._position = 0
@@ -104,11 +117,24 @@ class Connection(asyncio.BufferedProtocol):
         self._outbox = Outbox(COPIED_BYTES if plain else sys.maxsize)
         self._sender = kind(self._outbox, self._transport, self._loop, self._offload, self)
         wait_s = self._traffic.admit(self)
-        if wait_s is None:
+        if wait_s is None or not self._enter():
             self.abort()
         elif wait_s:
             self._task = self._loop.create_future()
             self._loop.call_later(wait_s, self._end_wait)
+
+    def _enter(self) -> bool:
+        """Learn who the client is, or what it has to do first. Returns False if it may not come in."""
+        if self._entrance is None:
+            return True
+        try:
+            self._guard = self._entrance.enter(self, self._transport, self._traffic, self._dispatch)
+        except CloseConnection as error:
+            self._traffic.warn(f"closed the connection of {self.address}: {error}")
+            return False
+        if self._guard is not None:
+            self._dispatch = self._guard
+        return True
 
     def _end_wait(self) -> None:
         """max.connection.creation.rate: this connection has its turn now. Handle what the client sent meanwhile."""
@@ -119,6 +145,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._release()
         self._traffic.release(self)
+        if self._guard is not None:
+            self._guard.leave()
 
     def mute(self, throttle_ms: int) -> None:
         """Handle no further frame for so long, because the client is above its quota. Answers are still sent."""
@@ -390,13 +418,18 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._position = end
             self._handle(bytearray(data[start:end]))
-        elif 0 <= size <= self._traffic.settings.socket_request_max_bytes:
+        elif 0 <= size <= self._find_limit():
             self._unfinished = UnfinishedFrame(self._traffic.pool, size, data[start:], self._loop.time())
             self._input, self._position = NO_BYTES, 0
             self._traffic.arriving(self._unfinished.memory)
         else:
             self._traffic.warn(f"closed the connection of {self.address}: it announced a request of {size} bytes")
             self._end()
+
+    def _find_limit(self) -> int:
+        """The largest frame that the client may send."""
+        limit = self._traffic.settings.socket_request_max_bytes
+        return limit if self._guard is None else self._guard.limit_frame(limit)
 
     def _drop_unfinished(self) -> None:
         unfinished, self._unfinished = self._unfinished, None

@@ -16,12 +16,13 @@ import logging
 import socket
 from collections import Counter
 from collections.abc import Callable
-from ssl import SSLContext
 from typing import Any
 
 from ottla.broker.call import Dispatch
 from ottla.config.overrides import is_address
 from ottla.server.connection import Connection
+from ottla.server.entrance import Entrance
+from ottla.server.handshakes import Handshakes, TlsListener
 from ottla.server.sending import Offload
 from ottla.server.traffic import ServerSettings, Traffic
 
@@ -29,8 +30,6 @@ logger = logging.getLogger(__name__)
 
 BACKLOG = 1024
 CANCELLATION_S = 1.0  # for cancelled requests to end
-HANDSHAKE_S = 10.0  # for a TLS handshake: until then no limit counts the connection
-TLS_SHUTDOWN_S = 1.0  # for a client to answer the end of TLS, which few do
 
 
 class Server:
@@ -45,7 +44,9 @@ class Server:
         self.traffic.admission.is_open = self._is_open = is_open
         self._dispatch = dispatch
         self._offload = offload
-        self._listeners: list[asyncio.Server] = []
+        self._listeners: list[asyncio.Server | TlsListener] = []
+        self._entrances: dict[str, Entrance] = {}
+        self._handshakes = Handshakes(self.traffic)
 
     @property
     def connections(self) -> int:
@@ -54,23 +55,26 @@ class Server:
     def connections_by_listener(self) -> Counter[str]:
         return Counter(connection.client.listener for connection in self._open_connections())
 
-    async def start(self, host: str, port: int, listener: str, ssl: SSLContext | None = None) -> int:
+    def secure(self, listener: str, entrance: Entrance) -> None:
+        """Give a listener an entrance, before it is started."""
+        self._entrances[listener] = entrance
+
+    async def start(self, host: str, port: int, listener: str) -> int:
         """Listen on one more address. Returns the port; the system chooses one if `port` is 0."""
         loop = self.traffic.loop
         await self._resolve_names()
         sockets = await bind_sockets(loop, host, port)
         bound_port = int(sockets[0].getsockname()[1])
+        factory, entrance = self.protocol_factory(listener), self._entrances.get(listener)
         for bound in sockets:
-            server = await loop.create_server(
-                self.protocol_factory(listener),
-                sock=bound,
-                backlog=BACKLOG,
-                ssl=ssl,
-                ssl_handshake_timeout=HANDSHAKE_S if ssl else None,
-                ssl_shutdown_timeout=TLS_SHUTDOWN_S if ssl else None,
-                start_serving=self._is_open,
-            )
-            self._listeners.append(server)
+            if entrance is not None and entrance.security.has_tls:
+                tls = TlsListener(bound, factory, entrance.security, self._handshakes, BACKLOG)
+                self._listeners.append(tls)
+                if self._is_open:
+                    await tls.start_serving()
+            else:
+                server = await loop.create_server(factory, sock=bound, backlog=BACKLOG, start_serving=self._is_open)
+                self._listeners.append(server)
         return bound_port
 
     async def open(self) -> None:
@@ -92,7 +96,8 @@ class Server:
 
     def protocol_factory(self, listener: str) -> Callable[[], Connection]:
         """Creates the protocol of an accepted connection. The network of the simulator uses it too."""
-        return lambda: Connection(self.traffic, self._dispatch, self._offload, listener)
+        entrance = self._entrances.get(listener)
+        return lambda: Connection(self.traffic, self._dispatch, self._offload, listener, entrance)
 
     async def stop(self, deadline_s: float) -> None:
         """Accept no more connections, finish the requests in progress and send their answers; abort at the deadline."""

@@ -239,8 +239,8 @@ class LocalBroker:
 
 def settings_text(settings: Mapping[str, Any]) -> dict[str, str]:
     """Converts settings to names and values of a configuration file: `log_flush_interval_ms=5` to
-    `log.flush.interval.ms=5`."""
-    return {name.replace("_", "."): _text(value) for name, value in settings.items()}
+    `log.flush.interval.ms=5`. A name that has dots already stays as it is."""
+    return {name if "." in name else name.replace("_", "."): _text(value) for name, value in settings.items()}
 
 
 def _text(value: Any) -> str:

@@ -139,7 +139,7 @@ class LocalCluster:
         config = BrokerConfig.of(text)
         self.store = MemoryStore(config.zookeeper_session_timeout_ms / 1000)
         self._network = BrokerNetwork()
-        given = {name.replace(".", "_"): value for name, value in text.items()}
+        given = dict(text)
         self._directory = tempfile.mkdtemp(prefix=DIRECTORY_PREFIX) if process else None
         self._server = StoreServer(self.store, os.path.join(self._directory, "store")) if self._directory else None
         self.brokers = [

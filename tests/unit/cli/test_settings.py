@@ -13,7 +13,15 @@ from ottla.config import BrokerConfig, Listener
 
 def up(environment: dict[str, str] | None = None, **given: Any) -> BrokerConfig:
     options = Namespace(
-        config=None, data=None, host=None, port=None, metrics_port=None, node_id=None, zookeeper=None, settings=[]
+        config=None,
+        data=None,
+        host=None,
+        port=None,
+        metrics_port=None,
+        node_id=None,
+        zookeeper=None,
+        add_scram=[],
+        settings=[],
     )
     options.__dict__.update(given)
     return broker_config(options, environment or {"XDG_DATA_HOME": "/data"})

@@ -19,6 +19,14 @@ from ottla.cluster.changes import (
     decode,
     encode,
 )
+from ottla.cluster.identity_changes import (
+    PrincipalName,
+    RemoveDelegationToken,
+    RemoveScramCredential,
+    SetDecoySecret,
+    SetDelegationToken,
+    SetScramCredential,
+)
 from ottla.errors import KafkaError
 from ottla.security.acls import Acl
 from ottla.security.operations import Operation, PatternType, Permission, ResourceType
@@ -27,8 +35,15 @@ from tests.unit.cluster.histories import History, histories
 ID = bytes(range(16))
 ACL = Acl(ResourceType.TOPIC, "ördrs", PatternType.PREFIXED, "User:alice", "*", Operation.READ, Permission.DENY)
 
+ALICE = PrincipalName("User", "älice")
+
 EXAMPLES: list[Change] = [
     change.SetClusterId("abc"),
+    SetScramCredential("älice", 1, b"salt", b"stored", b"server", 4096),
+    RemoveScramCredential("älice", 2),
+    SetDecoySecret(ID),
+    SetDelegationToken("id", ALICE, ALICE, (ALICE, PrincipalName("User", "bob")), 1, 2, 3),
+    RemoveDelegationToken("id"),
     change.RegisterBroker(1, (ID, ID[::-1]), (Endpoint("PLAINTEXT", "höst", 9092, "PLAINTEXT"),), "rack", True, 7),
     change.RegisterBroker(1, (), (), features=(SupportedFeature("a", 0, 2),), incarnation=ID),
     change.FenceBroker(1, 2),
@@ -60,6 +75,7 @@ EXAMPLES: list[Change] = [
 def test_every_kind_survives_the_encoding(example: Change) -> None:
     """Decoded, a change is equal, of the same type, with the same field types."""
     (decoded,) = decode(encode([example]))
+    assert decoded == example
     assert repr(decoded) == repr(example)
 
 

@@ -1,0 +1,118 @@
+"""TLS contexts from Kafka's ssl.* settings: for the clients of a listener, and for connections to other brokers.
+
+OpenSSL reads keys from files only. Keys that are in a setting or in a PKCS12 store are written to a file in memory that
+no other process sees, or to a private temporary file where there is no such thing.
+"""
+
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ottla.config import BrokerConfig, ConfigError
+from ottla.security.ciphers import choose_ciphers
+from ottla.security.stores import KeyStore, read_key_store, read_trust_store
+
+_VERIFY = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+TlsContext = ssl.SSLContext
+
+
+def build_server_context(config: BrokerConfig, prefix: str, client_auth: str) -> ssl.SSLContext:
+    """The context of a listener with these settings. It reads files: call it in a thread, or at the start.
+
+    ConfigError names a setting, beginning with `prefix`.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _limit(context, config, prefix)
+    keys = read_key_store(config, prefix)
+    if keys is None:
+        raise ConfigError(f"{prefix}ssl.keystore.location: a listener with TLS needs a key and a certificate")
+    _load_keys(context, keys, f"{prefix}ssl.keystore")
+    trusted = read_trust_store(config, prefix)
+    if client_auth != "none":
+        if trusted is None:
+            # Java would trust every public authority, which would let in whoever has a certificate of any web site.
+            raise ConfigError(f"{prefix}ssl.truststore.location: ssl.client.auth={client_auth} needs a trust store")
+        _trust(context, trusted, f"{prefix}ssl.truststore")
+        context.options |= ssl.OP_NO_TICKET  # every connection shows its certificate
+    context.verify_mode = _VERIFY[client_auth]
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    return context
+
+
+def build_client_context(config: BrokerConfig, prefix: str) -> ssl.SSLContext:
+    """The context of connections to other brokers. Without a trust store public authorities are trusted."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _limit(context, config, prefix)
+    trusted = read_trust_store(config, prefix)
+    if trusted is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        _trust(context, trusted, f"{prefix}ssl.truststore")
+    keys = read_key_store(config, prefix)
+    if keys is not None:
+        _load_keys(context, keys, f"{prefix}ssl.keystore")
+    context.check_hostname = config.ssl_endpoint_identification_algorithm.lower() == "https"
+    return context
+
+
+def _limit(context: ssl.SSLContext, config: BrokerConfig, prefix: str) -> None:
+    """Set versions and cipher suites."""
+    versions = config.ssl_enabled_protocols
+    if not versions:
+        raise ConfigError(f"{prefix}ssl.enabled.protocols: name at least one version")
+    if config.ssl_cipher_suites:
+        chosen = choose_ciphers(f"{prefix}ssl.cipher.suites", config.ssl_cipher_suites)
+        versions = tuple(each for each in versions if each in chosen.versions)
+        if not versions:
+            raise ConfigError(f"{prefix}ssl.cipher.suites: no suite belongs to a version of ssl.enabled.protocols")
+        if chosen.openssl:
+            try:
+                context.set_ciphers(":".join(chosen.openssl))
+            except ssl.SSLError:
+                raise ConfigError(f"{prefix}ssl.cipher.suites: OpenSSL has none of {chosen.openssl}") from None
+    context.minimum_version = min(_VERSIONS[each] for each in versions)
+    context.maximum_version = max(_VERSIONS[each] for each in versions)
+
+
+def _load_keys(context: ssl.SSLContext, keys: KeyStore, setting: str) -> None:
+    def refuse_to_ask() -> str:
+        raise ConfigError(f"{setting}: the key is encrypted; set ssl.key.password")
+
+    try:
+        with _as_file(keys.certificates) as certificates, _as_file(keys.key) as key:
+            context.load_cert_chain(certificates, key, keys.password if keys.password is not None else refuse_to_ask)
+    except ssl.SSLError as error:
+        reason = "key and certificate do not belong together"
+        if "KEY_VALUES_MISMATCH" not in (error.reason or ""):
+            reason = "it has no usable key and certificate, or ssl.key.password is wrong"
+        raise ConfigError(f"{setting}: {reason}") from None
+    except OSError as error:
+        raise ConfigError(f"{setting}: {error.strerror or error}") from None
+
+
+def _trust(context: ssl.SSLContext, certificates: str, setting: str) -> None:
+    try:
+        context.load_verify_locations(cadata=certificates)
+    except (ssl.SSLError, ValueError):
+        raise ConfigError(f"{setting}: it has no usable certificate") from None
+
+
+@contextmanager
+def _as_file(text: str) -> Iterator[str]:
+    """A path at which OpenSSL finds the text, for as long as the context is entered."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("ottla", os.MFD_CLOEXEC)
+        try:
+            os.write(descriptor, text.encode())
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    with tempfile.NamedTemporaryFile("w") as file:  # others may not read it
+        file.write(text)
+        file.flush()
+        yield file.name

@@ -1,0 +1,145 @@
+"""TLS handshakes: accepts connections of a listener with TLS, and lets them in when their handshake is done.
+
+The number of handshakes at a time is limited, and so is the time of each. Above the limit the oldest handshake of the
+address that has most of them is given up for a new one: a client that opens connections and says nothing is in its own
+way only.
+"""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+
+from ottla.security.listener import ListenerSecurity
+from ottla.server.traffic import Traffic
+
+HANDSHAKE_S = 10.0
+TLS_SHUTDOWN_S = 1.0  # for a client to answer the end of TLS, which few do
+HANDSHAKES_MAX = 500
+ACCEPTED_PER_TURN_MAX = 64
+NO_DESCRIPTOR_S = 1.0  # until the next attempt to accept a connection, if the process may open no more files
+
+NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class Handshakes:
+    """The handshakes of all listeners of a server."""
+
+    def __init__(self, traffic: Traffic, limit: int = HANDSHAKES_MAX, time_s: float = HANDSHAKE_S) -> None:
+        self.traffic = traffic
+        self.time_s = time_s
+        self.failed = 0
+        self._limit = limit
+        self._count = 0
+        self._running: dict[str, dict[asyncio.Task[None], None]] = {}
+        """Address -> its handshakes, the oldest first."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, address: str, task: asyncio.Task[None]) -> None:
+        if self._count >= self._limit:
+            crowd = max(self._running.values(), key=len)
+            next(iter(crowd)).cancel()
+        self._running.setdefault(address, {})[task] = None
+        self._count += 1
+        task.add_done_callback(lambda done: self._remove(address, done))
+
+    def _remove(self, address: str, task: asyncio.Task[None]) -> None:
+        self._count -= 1
+        running = self._running[address]
+        del running[task]
+        if not running:
+            del self._running[address]
+
+
+class TlsListener:
+    """Listens on one socket. It is used like an `asyncio.Server`."""
+
+    def __init__(
+        self,
+        bound: socket.socket,
+        factory: Callable[[], asyncio.BaseProtocol],
+        security: ListenerSecurity,
+        handshakes: Handshakes,
+        backlog: int,
+    ) -> None:
+        self._socket = bound
+        self._factory = factory
+        self._security = security
+        self._handshakes = handshakes
+        self._backlog = backlog
+        self._loop = handshakes.traffic.loop
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._retry: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    async def start_serving(self) -> None:
+        self._socket.listen(self._backlog)
+        self._loop.add_reader(self._socket.fileno(), self._accept)
+
+    def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._retry is not None:
+            self._retry.cancel()
+        self._loop.remove_reader(self._socket.fileno())
+        self._socket.close()
+        for task in list(self._tasks):
+            task.cancel()
+
+    def _accept(self) -> None:
+        self._retry = None
+        for _ in range(ACCEPTED_PER_TURN_MAX):
+            try:
+                accepted, peer = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno in NO_DESCRIPTOR and not self._is_closed:
+                    self._handshakes.traffic.warn("cannot accept a connection: the process may open no more files")
+                    self._loop.remove_reader(self._socket.fileno())
+                    self._retry = self._loop.call_later(NO_DESCRIPTOR_S, self._resume)
+                return
+            self._begin(accepted, str(peer[0]))
+
+    def _resume(self) -> None:
+        self._loop.add_reader(self._socket.fileno(), self._accept)
+
+    def _begin(self, accepted: socket.socket, address: str) -> None:
+        traffic = self._handshakes.traffic
+        open_or_coming = len(traffic.flows) + len(self._handshakes)
+        refusal = traffic.admission.find_refusal(address, open_or_coming, self._loop.time(), traffic.settings)
+        if refusal is not None:
+            traffic.refused += 1
+            traffic.warn(f"refused a connection from {address}: {refusal}")
+            accepted.close()
+            return
+        accepted.setblocking(False)
+        task = self._loop.create_task(self._shake_hands(accepted, address))
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done))
+        self._handshakes.add(address, task)
+
+    async def _shake_hands(self, accepted: socket.socket, address: str) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                self._factory,
+                accepted,
+                ssl=self._security.context,
+                ssl_handshake_timeout=self._handshakes.time_s,
+                ssl_shutdown_timeout=TLS_SHUTDOWN_S,
+            )
+        except asyncio.CancelledError:
+            accepted.close()
+            self._note_failure(address, "it took too long, while others waited")
+        except OSError as error:
+            accepted.close()
+            self._note_failure(address, getattr(error, "reason", None) or error.strerror or str(error))
+
+    def _note_failure(self, address: str, reason: str) -> None:
+        self._handshakes.failed += 1
+        if not self._is_closed:
+            traffic = self._handshakes.traffic
+            traffic.warn(f"the TLS handshake of {address} at {self._security.listener.name} failed: {reason}")
