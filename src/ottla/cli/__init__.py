@@ -16,6 +16,7 @@ OTTLA_TRACEBACK=1 is set or the log level is debug. Ctrl-C ends a command silent
                  escapes.py           \\n and \\x41 in arguments    process.py          limits of the broker's process
                  interruption.py      Ctrl-C for commands with child processes
                  numbers.py           numbers in arguments, checked while they are parsed
+                 console_process.py   the web console as a child process
                  ports.py             free ports for child processes
     topic        topic_description.py, topic_trim.py, resource_settings.py (with config)
     group        group_description.py, group_reset.py

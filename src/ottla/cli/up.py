@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from types import FrameType
 from typing import NoReturn
 
@@ -33,6 +34,7 @@ from ottla.storage.directories import DirectoryError
 
 STOP_DEADLINE_S = 8.0  # below the ten seconds that container runtimes wait before they kill
 STOP_GRACE_S = 1.5
+CONSOLE_PORT = 9280
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 logger = logging.getLogger("ottla")
@@ -50,6 +52,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", help="address to listen on; 0.0.0.0 lets other machines in (default: localhost)")
     parser.add_argument(
         "--metrics-port", type=parse_port, help="serve metrics for Prometheus on it; 0 takes a free one"
+    )
+    parser.add_argument(
+        "--console",
+        nargs="?",
+        type=parse_port,
+        const=CONSOLE_PORT,
+        metavar="PORT",
+        help=f"also start the web console, on localhost:{CONSOLE_PORT} or this port; 0 takes a free one",
     )
     parser.add_argument(
         "--node-id",
@@ -93,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
     config = broker_config(options, os.environ)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_serve(config, read_only))
+            return runner.run(_serve(config, read_only, options.console))
     except CommandError:
         raise
     except Exception as error:
@@ -114,7 +124,7 @@ def _require_directory(options: argparse.Namespace) -> str:
     return path
 
 
-async def _serve(config: BrokerConfig, read_only: bool) -> int:
+async def _serve(config: BrokerConfig, read_only: bool, console_port: int | None) -> int:
     stopping = _stop_signal()
     broker = Broker(
         config, data_directories(config)[0], read_only=read_only, connections_max=process.connections_allowed()
@@ -129,11 +139,22 @@ async def _serve(config: BrokerConfig, read_only: bool) -> int:
     _calm_garbage_collector()
     _announce(config, broker, read_only)
     process.return_large_buffers()
-    await asyncio.wait((stopping, broker.failure), return_when=asyncio.FIRST_COMPLETED)
-    if broker.failure.done():
-        await _stop(broker)
-        raise CommandError(broker.failure.result(), FAILURE)
-    return await _stop(broker)
+    with _console_beside(config, broker, console_port):
+        await asyncio.wait((stopping, broker.failure), return_when=asyncio.FIRST_COMPLETED)
+        if broker.failure.done():
+            await _stop(broker)
+            raise CommandError(broker.failure.result(), FAILURE)
+        return await _stop(broker)
+
+
+def _console_beside(config: BrokerConfig, broker: Broker, port: int | None) -> AbstractContextManager[None]:
+    """The web console as a child process, so that no page takes time from the broker; nothing if there is no port."""
+    if port is None:
+        return nullcontext()
+    from ottla.cli.console_process import run_console
+
+    listeners = sorted(config.endpoints.bound, key=lambda listener: listener.protocol != "PLAINTEXT")
+    return run_console(address_of(listeners[0], broker.ports[listeners[0].name]), port)
 
 
 async def _stop(broker: Broker) -> int:

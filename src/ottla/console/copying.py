@@ -40,7 +40,7 @@ for node in cluster.nodes:
 
 def copy_broker(options: Options, broker: int) -> Copies:
     return _make(
-        f"ottla config describe broker {broker}{_flags(options)}",
+        f"ottla config get broker {broker}{_flags(options)}",
         _settings_program(options, "BROKER", str(broker)),
         _rows_in_spark(
             _settings_program(options, "BROKER", str(broker), printing=False), "name string, value string, source int"
@@ -71,7 +71,7 @@ for partition in admin.list_topics({topic!r}).topics[{topic!r}].partitions.value
 
 def copy_settings(options: Options, topic: str) -> Copies:
     return _make(
-        f"ottla config describe topic {shlex.quote(topic)}{_flags(options)}",
+        f"ottla config get topic {shlex.quote(topic)}{_flags(options)}",
         _settings_program(options, "TOPIC", topic),
         _rows_in_spark(
             _settings_program(options, "TOPIC", topic, printing=False), "name string, value string, source int"
@@ -116,8 +116,9 @@ def copy_records(
     command = ["ottla consume", shlex.quote(topic)]
     if partition is not None:
         command.append(f"--partition {partition}")
-    places = {"newest": f"--tail {limit}", "oldest": "--from earliest"}
-    command.append(places.get(start, f"--from {number}"))
+    places = {"newest": f"--last {limit}", "offset": f"--offset {number}", "time": f"--since {number}"}
+    command += [places[start]] if start in places else []
+    command += ["--format json"] if start == "newest" else [f"--count {limit} --format json"]
     return _make(
         " ".join(command) + _flags(options),
         _consumer(options, topic, partition, start, number, limit),

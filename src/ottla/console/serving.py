@@ -15,7 +15,7 @@ from ottla.console.login import Login
 TOKEN_BYTES = 16
 KEY_BYTES = 32
 CONNECTIONS_MAX = 500
-STOP_S = 2
+STOP_S = 1
 
 
 class Listening(NamedTuple):

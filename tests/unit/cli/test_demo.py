@@ -40,7 +40,7 @@ def test_on_a_terminal_the_broker_stays_until_it_is_interrupted(number: signal.S
             shown = b""
             while b"Ctrl-C stops the demo" not in shown:
                 shown += screen.read(4096)
-            (broker,) = psutil.Process(child.pid).children()
+            broker, console = psutil.Process(child.pid).children()
             child.send_signal(number)
             assert child.wait(PATIENCE_S) == status
         finally:
@@ -51,7 +51,9 @@ def test_on_a_terminal_the_broker_stays_until_it_is_interrupted(number: signal.S
     address = re.search(rb"ready on (\S+) \(data (\S+),", shown)
     assert address is not None
     assert b"ottla topic describe demo -b " + address[1] in shown
+    assert re.search(rb"in a browser: http://localhost:\d+/", shown)
     assert not broker.is_running()
+    assert not console.is_running()
     assert not Path(os.fsdecode(address[2])).exists()
 
 

@@ -1,4 +1,4 @@
-"""The demo's child processes: the broker, and the pipeline on Spark. Each ends with the block that started it.
+"""The demo's child processes: the broker with its web console, and the pipeline on Spark. Each ends with its block.
 
 Each child leads a session of its own, so that Ctrl-C in the terminal reaches the demo only, which then ends the
 children in order. Ending a child ends all processes of its session: the JVM and Spark's Python workers, some of which
@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from ottla.cli.command_error import CommandError
+from ottla.cli.console_process import run_console
 from ottla.cli.interruption import Interruption
+from ottla.cli.ports import pick_port
 
 BROKER_STOP_S = 15.0
 PIPELINE_STOP_S = 20.0
@@ -31,7 +33,7 @@ PIPE_BYTES = 1 << 16
 
 @contextmanager
 def broker(directory: str, interruption: Interruption) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Start a broker, and yield it with its address."""
+    """Start a broker and its web console, and yield the broker with its address."""
     command = [sys.executable, "-m", "ottla", "up", "--port", "0", "--data", directory, "--log-level", "warning"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert child.stdout is not None
@@ -41,7 +43,11 @@ def broker(directory: str, interruption: Interruption) -> Iterator[tuple[subproc
         if " ready on " not in line:
             raise CommandError("demo: the broker did not start")
         print(line, flush=True)
-        yield child, line.split(" ready on ")[1].split()[0]
+        address = line.split(" ready on ")[1].split()[0]
+        port = pick_port()
+        print(f"watch it in a browser: http://localhost:{port}/", flush=True)
+        with run_console(address, port, silent=True):
+            yield child, address
     finally:
         child.terminate()
         _end(child, BROKER_STOP_S, interruption)
