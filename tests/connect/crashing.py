@@ -1,25 +1,38 @@
-"""Connectors that a test kills: lines of a file to a topic, and the topic's records to a file and a directory.
+"""Connectors that a test kills: lines of a file to a topic, and the topic's records to a file, a directory, a database,
+a bucket and an index.
 
 python -m tests.connect.crashing <bootstrap> <directory>
+
+`targets.json` in the directory has the addresses of the bucket's server and of the index's, if they are there.
 """
 
+import json
 import signal
 import sys
 import threading
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Final
 
-from ottla.connect.connector import Part, SourceBatch, SourceOffset
+from ottla.connect.connector import Connector, Part, SourceBatch, SourceOffset
 from ottla.connect.connectors.files.directory_sink import DirectorySink
 from ottla.connect.connectors.files.file_sink import FileStreamSink
 from ottla.connect.connectors.files.file_source import FileStreamSource
+from ottla.connect.connectors.jdbc.sink import JdbcSink
+from ottla.connect.connectors.s3.s3_sink import S3Sink
+from ottla.connect.connectors.search.search_sink import ElasticsearchSink
+from ottla.connect.data.record import Record
+from ottla.connect.data.schema import Field, Schema, Type
 from ottla.connect.running.sessions import create_session
 from tests.connect.runs import RunningConnector
+from tests.s3_server import ACCESS, REGION
 from tests.spark_session import SETTINGS
 
 TOPIC, PARTITIONS = "numbered-lines", 2
 BATCH_LINES = 20
+BUCKET = "lines"
+ROW: Final = Schema(Type.STRUCT, fields=(Field("line", Schema(Type.STRING)),))
 
 
 class SlowFile(FileStreamSource):
@@ -29,22 +42,44 @@ class SlowFile(FileStreamSource):
         yield from islice(super().read(part, offset), 2)
 
 
+class ToRow:
+    """A transformation: the line becomes a row, as databases and indices need it."""
+
+    def apply(self, record: Record) -> Record:
+        record.value, record.value_schema = {"line": record.value}, ROW
+        return record
+
+
+def list_sinks(directory: Path) -> dict[type[Connector], dict[str, str]]:
+    targets: dict[str, str] = json.loads((directory / "targets.json").read_text())
+    rotation = {"flush.size": "7", "rotate.schedule.interval.ms": "100"}
+    found: dict[type[Connector], dict[str, str]] = {
+        FileStreamSink: {"file": str(directory / "out.txt"), "tasks.max": "2"},
+        DirectorySink: {"directory": str(directory / "files"), "format": "text", **rotation},
+        JdbcSink: {"connection.url": f"jdbc:sqlite:{directory / 'lines.db'}", "auto.create": "true"},
+        S3Sink: {
+            "store.url": targets["s3"],
+            "s3.bucket.name": BUCKET,
+            "s3.region": REGION,
+            "format.class": "JsonFormat",
+            "tasks.max": "2",
+            **rotation,
+            **ACCESS,
+        },
+    }
+    if "search" in targets:
+        found[ElasticsearchSink] = {"connection.url": targets["search"], "key.ignore": "true"}
+    return found
+
+
 def run_connectors(bootstrap: str, directory: Path) -> None:
     spark = create_session("crashing", "local[2]", {**SETTINGS})
     source = {"file": str(directory / "in.txt"), "topic": TOPIC, "batch.size": str(BATCH_LINES)}
-    sink = {"file": str(directory / "out.txt"), "topics": TOPIC, "tasks.max": "2"}
-    files = {
-        "directory": str(directory / "files"),
-        "topics": TOPIC,
-        "format": "text",
-        "flush.size": "7",
-        "rotate.schedule.interval.ms": "100",
-    }
-    running = [
-        RunningConnector(spark, bootstrap, SlowFile, "crashing-source", source),
-        RunningConnector(spark, bootstrap, FileStreamSink, "crashing-sink", sink),
-        RunningConnector(spark, bootstrap, DirectorySink, "crashing-files", files),
-    ]
+    running = [RunningConnector(spark, bootstrap, SlowFile, "crashing-source", source)]
+    for kind, config in list_sinks(directory).items():
+        transforms = ToRow() if kind in (JdbcSink, ElasticsearchSink) else None
+        config["topics"] = TOPIC
+        running.append(RunningConnector(spark, bootstrap, kind, f"crashing-{kind.__name__}", config, transforms))
     is_stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: is_stopping.set())
     for each in running:

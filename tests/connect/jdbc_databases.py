@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
+import psutil
 import pyarrow as pa
 
 from ottla.connect.connector import Connector, ConnectorContext, SinkBatch
@@ -67,7 +68,8 @@ class Database:
 class PostgreSqlServer:
     """A server in a directory. It refuses to run as root, who runs it as the user postgres."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, options: str = "") -> None:
+        """`options` are more of the server's."""
         programs = _find_programs()
         self._prefix: list[str] = []
         if os.getuid() == 0:
@@ -81,7 +83,8 @@ class PostgreSqlServer:
         data = str(directory / "data")
         self._run(str(programs / "initdb"), "-A", "trust", "-U", "postgres", "-N", "-D", data)
         self._control = [str(programs / "pg_ctl"), "-w", "-D", data, "-l", str(directory / "log")]
-        self._options = f"-p {self.port} -h 127.0.0.1 -k {directory}"
+        self._options = f"-p {self.port} -h 127.0.0.1 -k {directory} {options}"
+        self._pid_file = Path(data) / "postmaster.pid"
 
     def start(self) -> None:
         self._run(*self._control, "-o", self._options, "start")
@@ -89,6 +92,11 @@ class PostgreSqlServer:
     def stop(self) -> None:
         """As a crash: nothing is finished or written."""
         self._run(*self._control, "-m", "immediate", "stop")
+
+    @property
+    def process(self) -> psutil.Process:
+        """The postmaster, whose children are all other processes of the server."""
+        return psutil.Process(int(self._pid_file.read_text().split()[0]))
 
     def create(self, name: str) -> Database:
         """A database of its own for a test. It cannot be created in a transaction."""
@@ -116,10 +124,10 @@ def _find_programs() -> Path:
 
 
 @contextmanager
-def postgresql_server() -> Iterator[PostgreSqlServer]:
+def postgresql_server(options: str = "") -> Iterator[PostgreSqlServer]:
     """Not in pytest's directory, which only the user who runs the tests may enter."""
     with TemporaryDirectory(prefix="ottla-jdbc-") as directory:
-        server = PostgreSqlServer(Path(directory))
+        server = PostgreSqlServer(Path(directory), options)
         server.start()
         try:
             yield server

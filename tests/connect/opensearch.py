@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import urllib3
 
@@ -49,3 +50,10 @@ def _answers(address: str) -> bool:
         return urllib3.request("GET", f"{address}/_cluster/health", retries=False).status == 200
     except urllib3.exceptions.HTTPError:
         return False
+
+
+def read_documents(address: str, index: str) -> dict[str, Any]:
+    """The documents of an index by their ids."""
+    urllib3.request("POST", f"{address}/{index}/_refresh")
+    found = urllib3.request("GET", f"{address}/{index}/_search?size=10000").json()
+    return {each["_id"]: each["_source"] for each in found.get("hits", {}).get("hits", ())}

@@ -1,8 +1,10 @@
-"""The driver and Python workers are killed in the middle of their work: every line arrives once, at both ends.
+"""The driver and Python workers are killed in the middle of their work: every line arrives once, at all ends.
 
-A source copies a file to a topic, and two sinks copy the topic to another file and to files of a directory.
+A source copies a file to a topic, and sinks copy the topic to another file, to files of a directory, into a table, to
+objects of a bucket and, where there is OpenSearch, into an index.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -15,12 +17,16 @@ import pytest
 from ottla.client.client import LATEST, READ_COMMITTED, Client
 from ottla.testing import LocalBroker
 from ottla.topic_partition import TopicPartition
-from tests.connect.crashing import BATCH_LINES, PARTITIONS, TOPIC
+from tests.connect.crashing import BATCH_LINES, BUCKET, PARTITIONS, TOPIC
+from tests.connect.jdbc_databases import Database
+from tests.connect.opensearch import opensearch, read_documents
 from tests.connect.runs import read_records, wait_until
 from tests.patience import PATIENCE_S
+from tests.s3_server import make_bucket, read_objects, s3_server
 from tests.spark.killing import HOME, kill
 
 LINES_PER_KILL = 10 * BATCH_LINES
+KILLS = int(os.environ.get("OTTLA_KILLS", "16"))
 
 
 class Driver:
@@ -39,7 +45,10 @@ class Driver:
 
     def check(self) -> None:
         assert self._process is not None
-        assert self._process.poll() is None, self._log.read_text()[-3000:]
+        assert self._process.poll() is None, self.read_log()
+
+    def read_log(self) -> str:
+        return self._log.read_text()[-3000:]
 
     def kill(self) -> None:
         """Kill the driver and all its children at once."""
@@ -63,25 +72,57 @@ class Driver:
             random.choice(found).kill()
 
 
-def read_files(directory: Path) -> list[str]:
-    """The lines of all files of the directory."""
-    found = sorted((directory / "files" / "topics").rglob("*.txt"))
-    return [line for file in found for line in file.read_text().splitlines()]
+class Ends:
+    """Where the lines come out. A name that is not there yet has none."""
+
+    def __init__(self, broker: LocalBroker, directory: Path, s3: str, search: str | None) -> None:
+        self._broker = broker
+        self._directory = directory
+        self._s3, self._search = s3, search
+        self._client = Client({"bootstrap.servers": broker.bootstrap})
+        self._table = Database(f"jdbc:sqlite:{directory / 'lines.db'}")
+        (directory / "targets.json").write_text(json.dumps({"s3": s3, **({"search": search} if search else {})}))
+        self.names = ("topic", "file", "directory", "table", "bucket", *(("index",) if search else ()))
+
+    def close(self) -> None:
+        self._client.close()
+
+    def count(self, name: str) -> int:
+        """How many lines have come out; of the topic the offsets, with those of the transactions' markers."""
+        if name == "topic":
+            wanted = {TopicPartition(TOPIC, number): LATEST for number in range(PARTITIONS)}
+            return sum(each.offset for each in self._client.list_offsets(wanted, READ_COMMITTED).values())
+        return len(self.read(name))
+
+    def read(self, name: str) -> list[str]:
+        """The lines that have come out."""
+        match name:
+            case "topic":
+                return [each["value"].decode() for each in read_records(self._broker, TOPIC)]
+            case "file":
+                out = self._directory / "out.txt"
+                return out.read_text().splitlines() if out.exists() else []
+            case "directory":
+                found = sorted((self._directory / "files" / "topics").rglob("*.txt"))
+                return [line for file in found for line in file.read_text().splitlines()]
+            case "table":
+                if not self._table.query(f"SELECT name FROM sqlite_master WHERE name = '{TOPIC}'"):
+                    return []
+                return [line for (line,) in self._table.query(f'SELECT line FROM "{TOPIC}"')]
+            case "bucket":
+                data = b"".join(read_objects(self._s3, BUCKET).values())
+                return [json.loads(line) for line in data.splitlines()]
+            case _:
+                return [each["line"] for each in read_documents(self._search or "", TOPIC).values()]
 
 
-def count_copied(client: Client, directory: Path) -> tuple[int, int, int]:
-    """Offsets in the topic, whose transactions have markers too, lines in the file, and lines in the directory."""
-    wanted = {TopicPartition(TOPIC, number): LATEST for number in range(PARTITIONS)}
-    offsets = sum(each.offset for each in client.list_offsets(wanted, READ_COMMITTED).values())
-    out = directory / "out.txt"
-    return offsets, out.read_bytes().count(b"\n") if out.exists() else 0, len(read_files(directory))
-
-
-def run_with_kills(broker: LocalBroker, directory: Path, kills: int, seed: int) -> None:
+def run_with_kills(
+    broker: LocalBroker, directory: Path, kills: int, seed: int, s3: str, search: str | None = None
+) -> None:
     random = Random(seed)
     broker.create_topic(TOPIC, partitions=PARTITIONS)
-    client = Client({"bootstrap.servers": broker.bootstrap})
-    driver = Driver(broker, directory)
+    make_bucket(s3, BUCKET)
+    ends, driver = Ends(broker, directory, s3, search), Driver(broker, directory)
     sent = 0
     try:
         driver.start()
@@ -89,42 +130,44 @@ def run_with_kills(broker: LocalBroker, directory: Path, kills: int, seed: int) 
             with (directory / "in.txt").open("a", encoding="utf-8") as file:
                 file.writelines(f"line {n}\n" for n in range(sent, sent + LINES_PER_KILL))
             sent += LINES_PER_KILL
-            # Wait for some progress of one of the three, chosen at random, then kill something.
-            which = random.randrange(3)
-            wanted = count_copied(client, directory)[which] + random.randrange(1, LINES_PER_KILL // 2)
+            # Wait for some progress at one of the ends, chosen at random, then kill something.
+            name = random.choice(ends.names)
+            wanted = ends.count(name) + random.randrange(1, LINES_PER_KILL // 2)
 
-            def has_come(which: int = which, wanted: int = wanted) -> bool:
+            def has_come(name: str = name, wanted: int = wanted) -> bool:
                 driver.check()
-                return count_copied(client, directory)[which] >= wanted
+                return ends.count(name) >= wanted
 
-            wait_until(has_come)
+            wait_until(has_come, driver.read_log)
             if number % 2:
                 driver.kill_worker(random)
             else:
                 driver.kill()
                 driver.start()
+        for name in ends.names:
 
-        def is_copied() -> bool:
-            driver.check()
-            return min(count_copied(client, directory)) >= sent
+            def is_copied(name: str = name) -> bool:
+                driver.check()
+                return len(ends.read(name)) >= sent
 
-        wait_until(is_copied)
+            wait_until(is_copied, driver.read_log)
     finally:
         driver.kill()
-        client.close()
-    expected = [f"line {n}" for n in range(sent)]
-    in_topic = [each["value"].decode() for each in read_records(broker, TOPIC)]
-    assert sorted(in_topic) == sorted(expected)
-    assert sorted((directory / "out.txt").read_text().splitlines()) == sorted(expected)
-    assert sorted(read_files(directory)) == sorted(expected)
+        ends.close()
+    expected = sorted(f"line {n}" for n in range(sent))
+    for name in ends.names:
+        assert sorted(ends.read(name)) == expected, name
 
 
 def test_kills_of_the_driver_and_a_worker(ottla_broker: LocalBroker, tmp_path: Path, seed: int) -> None:
     """One kill of each."""
-    run_with_kills(ottla_broker, tmp_path, 2, seed)
+    with s3_server() as address:
+        run_with_kills(ottla_broker, tmp_path, 2, seed, address)
 
 
 @pytest.mark.long
 def test_many_kills(ottla_broker: LocalBroker, tmp_path: Path, seed: int) -> None:
     """Each kill comes at a random point of the work of one of the connectors."""
-    run_with_kills(ottla_broker, tmp_path, 16, seed)
+    (tmp_path / "search").mkdir()
+    with s3_server() as address, opensearch(tmp_path / "search") as search:
+        run_with_kills(ottla_broker, tmp_path, KILLS, seed, address, search)

@@ -1,6 +1,7 @@
 """Two writers change a table while it is captured and the capture is killed: each change arrives once and in order."""
 
 import json
+import os
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,6 +22,9 @@ from tests.connect.test_kills import Driver
 
 TOPIC = "shop.public.stock"
 ROWS = 300
+STEPS = 150
+"""Of each writer before a kill. Half as many records at least come of them."""
+KILLS = int(os.environ.get("OTTLA_KILLS", "6"))
 LAST_ID = 1_000_000
 """Of the row that is written last."""
 
@@ -127,16 +131,18 @@ def run_with_kills(broker: LocalBroker, database: Database, directory: Path, kil
         where = TopicPartition(TOPIC, 0)
         return client.list_offsets({where: LATEST}, READ_COMMITTED)[where].offset
 
-    def write_until(wanted: int) -> bool:
+    def write_until(wanted: int, limit: Iterator[int]) -> bool:
+        """The writers wait for the capture once they have done their share, or it would never catch up."""
+        is_done = next(limit, None) is None
         for writer in writers:
-            writer.step(next(values))
+            writer.end() if is_done else writer.step(next(values))
         return find_end() >= wanted
 
     try:
         driver.start()
         for number in range(kills):
-            wanted = find_end() + random.randrange(1, ROWS)
-            wait_until(lambda wanted=wanted: write_until(wanted))  # type: ignore[misc]
+            wanted, limit = find_end() + random.randrange(1, STEPS // 2), iter(range(STEPS))
+            wait_until(lambda wanted=wanted, limit=limit: write_until(wanted, limit), driver.read_log)  # type: ignore[misc]
             if number % 2:
                 driver.kill_worker(random)
             else:
@@ -146,9 +152,9 @@ def run_with_kills(broker: LocalBroker, database: Database, directory: Path, kil
             writer.end()
         # The first may be among the rows that are read before the log; the second is at the end of the log.
         database.run(f"INSERT INTO stock VALUES ({LAST_ID}, 0)")
-        wait_until(lambda: find_end() > 0 and LAST_ID in read_log(broker))
+        wait_until(lambda: find_end() > 0 and LAST_ID in read_log(broker), driver.read_log)
         database.run(f"UPDATE stock SET v = 1 WHERE id = {LAST_ID}")
-        wait_until(lambda: find_end() > 0 and ("u", 1) in read_log(broker)[LAST_ID])
+        wait_until(lambda: find_end() > 0 and ("u", 1) in read_log(broker)[LAST_ID], driver.read_log)
     finally:
         driver.kill()
         client.close()
@@ -216,4 +222,4 @@ def test_rounds_that_are_lost(database: Database, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.long
 def test_kills(ottla_broker: LocalBroker, database: Database, tmp_path: Path, seed: int) -> None:
     """Of the driver and of Python workers, in turns."""
-    run_with_kills(ottla_broker, database, tmp_path, 6, seed)
+    run_with_kills(ottla_broker, database, tmp_path, KILLS, seed)

@@ -15,7 +15,7 @@ from ottla.connect.errors import RetriableError
 from ottla.connect.settings.parsing import parse
 from ottla.testing import LocalBroker
 from tests.connect.documented import read_documented_config
-from tests.connect.opensearch import opensearch
+from tests.connect.opensearch import opensearch, read_documents
 from tests.connect.runs import read_group, running, wait_until
 from tests.spark.topics import send
 
@@ -29,13 +29,6 @@ pytestmark = pytest.mark.long
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with opensearch(tmp_path_factory.mktemp("opensearch")) as found:
         yield found
-
-
-def read_documents(address: str, index: str) -> dict[str, Any]:
-    """The documents of an index by their ids."""
-    urllib3.request("POST", f"{address}/{index}/_refresh")
-    found = urllib3.request("GET", f"{address}/{index}/_search?size=1000").json()
-    return {each["_id"]: each["_source"] for each in found.get("hits", {}).get("hits", ())}
 
 
 def make_sink(address: str, **more: str) -> ElasticsearchSink:

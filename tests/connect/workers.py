@@ -36,7 +36,7 @@ class WorkerProcess:
         file = directory / f"{name}.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
         self.log = directory / f"{name}.log"
-        command = [sys.executable, "-m", "ottla", "connect", "up", str(file)]
+        command = [sys.executable, "-m", "ottla", "connect", "up", "--config", str(file)]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True

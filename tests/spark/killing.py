@@ -207,9 +207,9 @@ def kill(process: psutil.Process) -> None:
     psutil.wait_procs(processes, PATIENCE_S)
 
 
-def signal_quietly(process: psutil.Process) -> None:
+def signal_quietly(process: psutil.Process, number: int = signal.SIGKILL) -> None:
     try:
-        process.send_signal(signal.SIGKILL)
+        process.send_signal(number)
     except psutil.NoSuchProcess:
         return
 
