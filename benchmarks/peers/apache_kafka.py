@@ -20,6 +20,7 @@ from benchmarks.peers.tool_server import Done, ToolServer, Unanswered
 from ottla.cli.ports import pick_port
 
 VERSION = "4.3.1"
+DEBEZIUM = "3.2.0.Final"
 JARS_VARIABLE = "OTTLA_KAFKA_JARS"
 CACHE = PROJECT / ".cache" / f"apache-kafka-{VERSION}"
 Artifact = tuple[str, str, str]
@@ -85,6 +86,15 @@ def find_mirror_jars(patience_seconds: float = RESOLVE_SECONDS) -> Path:
     return complete
 
 
+def find_debezium_jars(patience_seconds: float = RESOLVE_SECONDS) -> Path:
+    """The directory with Debezium's connectors for PostgreSQL and JDBC, and what they need."""
+    complete = PROJECT / ".cache" / f"debezium-{DEBEZIUM}" / "jars"
+    if not complete.is_dir():
+        names = ("debezium-connector-postgres", "debezium-connector-jdbc")
+        resolve(complete, patience_seconds, [("io.debezium", name, DEBEZIUM) for name in names])
+    return complete
+
+
 def resolve(complete: Path, patience_seconds: float, artifacts: Sequence[Artifact], *, alone: bool = False) -> None:
     """Have Maven copy the jars into a directory beside `complete`, and rename that to `complete` when all are there.
 
@@ -139,8 +149,12 @@ def build_project_file(artifacts: Sequence[Artifact] = ARTIFACTS, *, alone: bool
 """
 
 
-def java_command(class_name: str, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:
-    return [find_executable("java"), *options, "-cp", str(find_jars() / "*"), class_name, *arguments]
+def java_command(
+    class_name: str, *arguments: str, options: tuple[str, ...] = (), more_jars: Sequence[Path] = ()
+) -> list[str]:
+    """`more_jars` are directories of jars that are looked at after Kafka's own."""
+    path = os.pathsep.join(str(directory / "*") for directory in (find_jars(), *more_jars))
+    return [find_executable("java"), *options, "-cp", path, class_name, *arguments]
 
 
 def run_tool(class_name: str, *arguments: str, stdin: str = "", timeout_seconds: float = 300) -> str:

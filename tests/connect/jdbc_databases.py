@@ -1,18 +1,13 @@
 """Databases for tests of the JDBC connectors: a file of SQLite, and a server of PostgreSQL where it is installed."""
 
-import os
-import shutil
-import socket
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-import psutil
 import pyarrow as pa
 
+from benchmarks.peers.apache_kafka import Unavailable
+from benchmarks.peers.postgresql import PostgreSqlServer, run_postgresql
 from ottla.connect.connector import Connector, ConnectorContext, SinkBatch
 from ottla.connect.connectors.jdbc.connection_settings import make_dialect
 from ottla.connect.connectors.jdbc.session import Session
@@ -20,7 +15,6 @@ from ottla.connect.data.record import Record
 from ottla.connect.data.schema import Field, Schema, Type
 from ottla.connect.settings.parsing import parse
 from tests.needs import skip_without
-from tests.patience import PATIENCE_S
 
 T = TypeVar("T", bound=Connector)
 
@@ -65,74 +59,20 @@ class Database:
         return made
 
 
-class PostgreSqlServer:
-    """A server in a directory. It refuses to run as root, who runs it as the user postgres."""
-
-    def __init__(self, directory: Path, options: str = "") -> None:
-        """`options` are more of the server's."""
-        programs = _find_programs()
-        self._prefix: list[str] = []
-        if os.getuid() == 0:
-            if shutil.which("runuser") is None:
-                skip_without("PostgreSQL", "it does not run as root, and there is no runuser")
-            self._prefix = ["runuser", "-u", "postgres", "--"]
-            shutil.chown(directory, "postgres")
-        with socket.socket() as bound:
-            bound.bind(("127.0.0.1", 0))
-            self.port = bound.getsockname()[1]
-        data = str(directory / "data")
-        self._run(str(programs / "initdb"), "-A", "trust", "-U", "postgres", "-N", "-D", data)
-        self._control = [str(programs / "pg_ctl"), "-w", "-D", data, "-l", str(directory / "log")]
-        self._options = f"-p {self.port} -h 127.0.0.1 -k {directory} {options}"
-        self._pid_file = Path(data) / "postmaster.pid"
-
-    def start(self) -> None:
-        self._run(*self._control, "-o", self._options, "start")
-
-    def stop(self) -> None:
-        """As a crash: nothing is finished or written."""
-        self._run(*self._control, "-m", "immediate", "stop")
-
-    @property
-    def process(self) -> psutil.Process:
-        """The postmaster, whose children are all other processes of the server."""
-        return psutil.Process(int(self._pid_file.read_text().split()[0]))
-
-    def create(self, name: str) -> Database:
-        """A database of its own for a test. It cannot be created in a transaction."""
-        from adbc_driver_postgresql import dbapi
-
-        place = f"host=127.0.0.1 port={self.port} user=postgres dbname=postgres"
-        with dbapi.connect(place, autocommit=True) as server, server.cursor() as cursor:
-            cursor.execute(f"CREATE DATABASE {name}")
-        return Database(f"jdbc:postgresql://127.0.0.1:{self.port}/{name}", "postgres")
-
-    def _run(self, *command: str) -> None:
-        done = subprocess.run(
-            [*self._prefix, *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=PATIENCE_S, cwd="/"
-        )
-        assert done.returncode == 0, done.stderr.decode()
-
-
-def _find_programs() -> Path:
-    """The directory of initdb and pg_ctl; Debian has it outside the path. Without them the running test is skipped."""
-    on_path = shutil.which("initdb")
-    found = [Path(on_path).resolve().parent] if on_path else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    if not found or not (found[-1] / "pg_ctl").exists():
-        skip_without("PostgreSQL", "initdb and pg_ctl are not installed")
-    return found[-1]
-
-
 @contextmanager
 def postgresql_server(options: str = "") -> Iterator[PostgreSqlServer]:
-    """Not in pytest's directory, which only the user who runs the tests may enter."""
-    with TemporaryDirectory(prefix="ottla-jdbc-") as directory:
-        server = PostgreSqlServer(Path(directory), options)
-        server.start()
-        try:
+    """Without PostgreSQL the running test is skipped."""
+    try:
+        with run_postgresql(options) as server:
             yield server
-        finally:
-            server.stop()
+    except Unavailable as reason:
+        skip_without("PostgreSQL", str(reason))
+
+
+def create_database(server: PostgreSqlServer, name: str) -> Database:
+    """A database of its own for a test."""
+    server.run(f"CREATE DATABASE {name}")
+    return Database(f"jdbc:postgresql://127.0.0.1:{server.port}/{name}", "postgres")
 
 
 def make_records(start: int, rows: Sequence[Mapping[str, Any] | None], keys: Sequence[int] | None = None) -> SinkBatch:

@@ -1,15 +1,11 @@
 """A PostgreSQL server for tests, and a capture that is driven step by step without a broker."""
 
-import os
-import shutil
-import socket
-import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Any
 
+from benchmarks.peers.apache_kafka import Unavailable
+from benchmarks.peers.postgresql import LOGICAL, run_postgresql
 from ottla.connect.connector import ConnectorContext, Part, Source, SourceOffset, partition_key
 from ottla.connect.connectors.postgresql.connecting import Server, connect, execute, query_rows
 from ottla.connect.connectors.postgresql.source import PostgresConnector
@@ -18,58 +14,21 @@ from ottla.connect.data.conversion import columns_to_records
 from ottla.connect.data.record import Record
 from ottla.connect.settings.parsing import parse
 from tests.needs import skip_without
-from tests.patience import PATIENCE_S
-
-
-def find_programs() -> Path:
-    """The directory of initdb and pg_ctl; Debian has it outside the path. Without them the running test is skipped."""
-    on_path = shutil.which("initdb")
-    found = [Path(on_path).resolve().parent] if on_path else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    if not found or not (found[-1] / "pg_ctl").exists():
-        skip_without("PostgreSQL", "initdb and pg_ctl are not installed")
-    return found[-1]
 
 
 @contextmanager
 def postgresql() -> Iterator["Database"]:
-    """A server with logical decoding. It refuses to run as root, who runs it as the user postgres."""
-    programs = find_programs()
-    prefix: list[str] = []
-    if os.getuid() == 0:
-        if shutil.which("runuser") is None:
-            skip_without("PostgreSQL", "it does not run as root, and there is no runuser")
-        prefix = ["runuser", "-u", "postgres", "--"]
-    # Not below tmp_path, which is closed to other users.
-    with tempfile.TemporaryDirectory(prefix="ottla-postgresql-") as directory:
-        if prefix:
-            shutil.chown(directory, "postgres")
-        yield from _run_server(programs, prefix, Path(directory))
-
-
-def _run_server(programs: Path, prefix: list[str], directory: Path) -> Iterator["Database"]:
-    data = directory / "data"
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        port = bound.getsockname()[1]
-    _run([*prefix, str(programs / "initdb"), "-A", "trust", "-U", "postgres", "-N", "-D", str(data)])
-    settings = [
-        f"-p {port} -h 127.0.0.1 -k {directory}",
-        "-c wal_level=logical -c fsync=off -c max_replication_slots=20",
-    ]
-    control = [*prefix, str(programs / "pg_ctl"), "-w", "-D", str(data), "-l", str(directory / "log")]
-    _run([*control, "-o", " ".join(settings), "start"])
-    database = Database(Server("127.0.0.1", port, "postgres", "postgres"), [])
+    """A server with logical decoding. Without PostgreSQL the running test is skipped."""
     try:
-        yield database
-    finally:
-        for each in database.captures:
-            each.source.stop()
-        _run([*control, "-m", "immediate", "stop"])
-
-
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=PATIENCE_S, cwd="/")
-    assert done.returncode == 0, done.stderr.decode()
+        with run_postgresql(LOGICAL) as server:
+            database = Database(Server("127.0.0.1", server.port, "postgres", "postgres"), [])
+            try:
+                yield database
+            finally:
+                for each in database.captures:
+                    each.source.stop()
+    except Unavailable as reason:
+        skip_without("PostgreSQL", str(reason))
 
 
 class Database:

@@ -17,9 +17,10 @@ from typing import Final
 
 import psutil
 
+from benchmarks.peers.postgresql import PostgreSqlServer
 from ottla.connect.errors import ConnectError
 from ottla.testing import LocalBroker
-from tests.connect.jdbc_databases import Database, PostgreSqlServer
+from tests.connect.jdbc_databases import Database, create_database
 from tests.connect.joining import JOINED, ORDERS, PAYMENTS
 from tests.connect.workers import WorkerProcess
 from tests.patience import PATIENCE_S
@@ -63,7 +64,7 @@ class Shop:
         self._server = server
         self._broker = broker
         self._random = random
-        self._database: Database = server.create("shop")
+        self._database: Database = create_database(server, "shop")
         self._app = DriverProcess("tests.connect.joining", directory, broker.bootstrap, str(directory / "state"))
         self._workers = 0
         self._value = 0

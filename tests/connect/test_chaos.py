@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 import ottla.testing
+from benchmarks.peers.postgresql import LOGICAL
 from tests.connect.jdbc_databases import postgresql_server
 from tests.connect.runs import wait_until
 from tests.connect.shop import KINDS, Shop
@@ -17,7 +18,6 @@ BIG = 500_000
 KILLS = int(os.environ.get("OTTLA_KILLS", "14"))
 MEMORY_MAX = 3 * 1024**3
 """Of the worker: a JVM with a heap of 1 GB, its driver, and Python workers. Shared pages are counted for each."""
-LOGICAL = "-c wal_level=logical -c fsync=off -c max_wal_size=4GB"
 
 
 def run_shop(directory: Path, kinds: list[str], big_rows: int, random: Random) -> int:

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from benchmarks.peers.postgresql import PostgreSqlServer
 from ottla.connect.connectors.jdbc.ledger import NotOwner
 from ottla.connect.connectors.jdbc.session import Session
 from ottla.connect.connectors.jdbc.sink import JdbcSink
 from ottla.connect.errors import ConnectError, RetriableError
 from ottla.topic_partition import TopicPartition
-from tests.connect.jdbc_databases import Database, PostgreSqlServer, make_records, postgresql_server
+from tests.connect.jdbc_databases import Database, create_database, make_records, postgresql_server
 
 WHERE = TopicPartition("t", 0)
 KEYED = {"pk_mode": "record_key", "pk_fields": "id", "auto_create": True}
@@ -30,7 +31,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
     if request.param == "sqlite":
         return Database(f"jdbc:sqlite:{tmp_path / 'test.db'}")
     running: PostgreSqlServer = request.getfixturevalue("server")
-    return running.create(f"db_{abs(hash(request.node.name)) % 10**9}")
+    return create_database(running, f"db_{abs(hash(request.node.name)) % 10**9}")
 
 
 def make_sink(database: Database, **config: Any) -> JdbcSink:
@@ -193,7 +194,7 @@ def test_a_crash_of_the_server_loses_and_repeats_nothing(
     server: PostgreSqlServer, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server stops at once, in the middle of a batch or in the middle of its commit."""
-    database = server.create("crashes")
+    database = create_database(server, "crashes")
     random, crash_at, calls = Random(seed), [0], [0]
     real: dict[str, Callable[..., Any]] = {name: getattr(Session, name) for name in ("query", "execute", "commit")}
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from benchmarks.peers.postgresql import PostgreSqlServer
 from ottla.connect.connector import SourceOffset, partition_key
 from ottla.connect.connectors.jdbc.source import JdbcSource
 from ottla.connect.data.conversion import columns_to_records
 from ottla.connect.data.record import Record
 from ottla.connect.data.schema import Type
 from ottla.connect.errors import ConnectError
-from tests.connect.jdbc_databases import Database, PostgreSqlServer, postgresql_server
+from tests.connect.jdbc_databases import Database, create_database, postgresql_server
 
 NUMBERED = {"mode": "incrementing", "incrementing_column_name": "id", "topic_prefix": "db-", "poll_interval_ms": 0}
 TIMED = {"timestamp_column_name": "changed", "topic_prefix": "db-", "poll_interval_ms": 0}
@@ -31,7 +32,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Database:
     if request.param == "sqlite":
         return Database(f"jdbc:sqlite:{tmp_path / 'test.db'}")
     running: PostgreSqlServer = request.getfixturevalue("server")
-    return running.create(f"db_{abs(hash(request.node.name)) % 10**9}")
+    return create_database(running, f"db_{abs(hash(request.node.name)) % 10**9}")
 
 
 class Stepped:
@@ -177,7 +178,7 @@ def test_what_cannot_be_polled_is_named(database: Database) -> None:
 
 def test_a_late_commit_is_not_passed_by(server: PostgreSqlServer) -> None:
     """A transaction has taken a number or a time, and another one that began later commits before it."""
-    database = server.create("late")
+    database = create_database(server, "late")
     database.run(
         "CREATE TABLE people (id bigserial PRIMARY KEY, changed timestamptz NOT NULL DEFAULT now())",
         "INSERT INTO people DEFAULT VALUES",
