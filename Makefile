@@ -21,11 +21,11 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Ottla needs Python 3.11 or newer, and $(PYTHON) is older: make setup PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(RUN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[connect,dev,spark]'
+	$(RUN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[connect,dev,spark]'
 	@touch $(STAMP)
 
 $(COMPILED): $(STAMP) $(KERNELS) tools/compile_kernels.py
-	@echo 'compiling byte code'
+	@echo 'compiling byte code' # in parallel, which pip does not
 	@$(RUN)/python -m compileall -q -j 0 $(VENV)/lib src tests >/dev/null || true
 	@$(RUN)/python tools/compile_kernels.py
 	@touch $(COMPILED)
