@@ -2,27 +2,33 @@
 
 `allocate_array` hands out ordinary arrays. When the last reference to an array is gone, for example with the Arrow
 batch that was built on it, its memory returns to the pool here, and the next request for about as many bytes gets it.
-The content is not cleared.
+The content is not cleared. Without numpy, which only columns need, `allocate_bytes` hands out plain bytes.
 """
 
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError:
+    HAS_NUMPY = False
+else:
+    HAS_NUMPY = True
 
-Array = np.ndarray[Any, np.dtype[Any]]
+if TYPE_CHECKING:
+    Array = np.ndarray[Any, np.dtype[Any]]
 
 IDLE_BYTES_MAX = 128 * 1024 * 1024
 """How much unused memory the pool keeps. Above this limit, memory that is returned goes back to the system."""
 
 _STEP = 64
 
-_idle: dict[int, list[Array]] = {}
+_idle: dict[int, list["Array"]] = {}
 """The unused memory, by its size in bytes."""
 _idle_bytes = 0
 
 
-def allocate_array(kind: type, count: int) -> Array:
+def allocate_array(kind: type, count: int) -> "Array":
     """An array of `count` items, not cleared."""
     global _idle_bytes
     used = count * np.dtype(kind).itemsize
@@ -41,6 +47,8 @@ def allocate_array(kind: type, count: int) -> Array:
 
 def allocate_bytes(size: int) -> memoryview:
     """Writable bytes, not cleared."""
+    if not HAS_NUMPY:
+        return memoryview(bytearray(size))
     return allocate_array(np.uint8, size).data
 
 
@@ -50,7 +58,7 @@ def _round_up(size: int) -> int:
     return (size + step - 1) // step * step
 
 
-def _put_back(base: Array) -> None:
+def _put_back(base: "Array") -> None:
     global _idle_bytes
     if _idle_bytes + base.nbytes <= IDLE_BYTES_MAX:
         _idle.setdefault(base.nbytes, []).append(base)

@@ -110,6 +110,8 @@ class RecordChecks:
         error = future.exception()
         if error is None:
             self.survey = future.result()
+        elif isinstance(error, ImportError):
+            logger.info("numba is not installed (the extra `fast`): records are checked by Python, which is slower")
         else:
             logger.warning(
                 "machine code cannot be loaded, records are checked by Python, which is many times slower: %s", error

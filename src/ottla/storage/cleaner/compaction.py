@@ -1,6 +1,7 @@
 """One compaction: index the keys of the dirty part, then write the segments anew, several small ones into one."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from ottla.records.batch import CONTROL, BatchHeader
 from ottla.storage import names
@@ -22,8 +23,15 @@ def compact(disk: Disk, order: Order) -> Iterator[Report]:
 
     After a `Cleaned` report the segments that it names are not read again: the caller may have replaced them.
     """
-    compaction = Compaction(disk, order, compiled_kernels() if order.compiled else python_kernels())
+    compaction = Compaction(disk, order, choose_kernels(order))
     yield from compaction.run()
+
+
+def choose_kernels(order: Order) -> Kernels:
+    if order.compiled:
+        with suppress(ImportError):  # numba is an extra
+            return compiled_kernels()
+    return python_kernels()
 
 
 class Compaction:
