@@ -44,7 +44,12 @@ only).
 - The number of series is bounded. Labels hold only names that the broker accepted or gave: topics that exist, its
   listeners, its APIs, Kafka's error codes. At most `metrics.topics.max` topics and `metrics.partitions.max` partitions
   (1000 each; 0 switches them off) have series of their own, the oldest first; the `_left_out` metrics count the others.
-  Requests and errors appear with their first occurrence.
+  Requests and errors appear with their first occurrence. What clients name themselves is bounded too: client ids with
+  quotas (`metrics.quotas.max`), and the metrics that clients push (10,000 series, 1,000 of one client; names are cut).
+- A broker with a metrics port asks clients for their own metrics (KIP-714), if a subscription says so:
+  `kafka-client-metrics.sh --alter --name mine --metrics org.apache.kafka.producer. --interval 30000 --match
+  client_id=orders.*`. They are `ottla_client_metric` (gauges) and `ottla_client_metric_total` (sums), with the name
+  that the client gives them in the label `metric`. They go when the client has been silent for three intervals.
 - Counting is always on and costs less than a microsecond per request. The page of a large broker is written in pieces,
   and clients are served in between.
 """

@@ -49,6 +49,7 @@ REFUSALS: dict[str, set[ErrorCode]] = {
     "DescribeGroups": NO_GROUP,
     "DescribeTransactions": {ErrorCode.TRANSACTIONAL_ID_NOT_FOUND},
     "EndTxn": NO_TRANSACTION,
+    "GetTelemetrySubscriptions": {ErrorCode.UNSUPPORTED_VERSION},
     "Heartbeat": NOT_A_MEMBER,
     "JoinGroup": NOT_A_MEMBER,
     "LeaveGroup": NOT_A_MEMBER,

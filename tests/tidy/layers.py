@@ -18,7 +18,7 @@ LAYERS: tuple[tuple[tuple[str, ...], ...], ...] = (
     (("server",), ("handlers",)),
     (("broker.node", "broker.call", "broker.addresses"),),
     (("coordinators",),),
-    (("replication",), ("quotas",)),
+    (("replication",), ("quotas",), ("telemetry",)),
     (("cluster",),),
     (("storage",), ("security",), ("wire",)),
     (("records",),),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.alone import Alone, take_over_settings
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.faults import Faults
-from ottla.broker.handler_table import Handler, load_handlers, refuse_writes
+from ottla.broker.handler_table import Handler, advertise, load_handlers, refuse_writes
 from ottla.broker.node import Node
 from ottla.broker.participation import Doors, Participation
 from ottla.cluster.auto_creation import AutoTopicCreation
@@ -46,6 +46,7 @@ from ottla.storage.overlay import OverlayDisk
 from ottla.system.background import Background, Job
 from ottla.system.clock import Clock, WallClock
 from ottla.system.threads import Offload, Threads
+from ottla.telemetry.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from ottla.cluster.store import Store
@@ -126,6 +127,7 @@ class Broker:
         self._stopping = False
         self._node: Node | None = None
         self._quotas: Quotas
+        self._telemetry: Telemetry | None = None
         self._participation: Participation | None = None
         self.failure: asyncio.Future[str]
         """Created by `start`. Done when the broker cannot go on and has to be stopped: the reason, in one line."""
@@ -169,6 +171,9 @@ class Broker:
         self._quotas = Quotas(config, asyncio.get_running_loop().time)
         self._quotas.follow(metadata.image.quotas)
         metadata.on_change(self._follow_quotas)
+        if config.metrics_port is not None:
+            clock = asyncio.get_running_loop().time
+            self._telemetry = Telemetry(metadata.image, config.telemetry_max_bytes, clock, self._random)
         table = refuse_writes(load_handlers()) if self._read_only else load_handlers()
         self._node = self._build_node(config, metadata, replication, coordinators, table)
         settings = _server_settings(config, self._connections_max)
@@ -258,7 +263,8 @@ class Broker:
             markers=coordinators.markers,
             admission=coordinators.admission,
             quotas=self._quotas,
-            apis={key: handler.versions for key, handler in table.items()},
+            telemetry=self._telemetry,
+            apis=advertise(table, telemetry=self._telemetry is not None),
             catch_up=self.participation.catch_up,
             is_connected=lambda: self.participation.is_connected,
             faults=self._faults,
@@ -345,6 +351,8 @@ class Broker:
     def _follow_quotas(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
         if before.quotas is not after.quotas:
             self._quotas.follow(after.quotas)
+        if self._telemetry is not None:
+            self._telemetry.follow(before, after)
 
     # Background jobs
 
@@ -385,6 +393,7 @@ class Broker:
             Job(COMPACTION, lambda: self.node.compaction.backoff_s, self.node.compaction.run),
             Job("removal of deleted files", 1.0, upkeep.remove_deleted),
             Job("expiry of quota sensors", QUOTA_EXPIRY_S, self.node.quotas.expire),
+            *([] if self._telemetry is None else [Job("expiry of client metrics", 10.0, self._telemetry.expire)]),
             Job("expiry of producers", config.producer_id_expiration_check_interval_ms / 1000, upkeep.expire_producers),
         ]
 

@@ -33,7 +33,7 @@ def _stay_loud(throttle_ms: int) -> None:
 class Client:
     """The other end of a connection."""
 
-    __slots__ = ("address", "id", "listener", "local_address", "mute", "port", "principal", "sasl")
+    __slots__ = ("address", "id", "listener", "local_address", "mute", "port", "principal", "sasl", "software")
 
     def __init__(self, id: int, listener: str, peer: tuple[str, int], local: tuple[str, int]) -> None:
         self.id = id
@@ -42,6 +42,8 @@ class Client:
         self.local_address = local  # the address that the client connected to
         self.principal: Principal = ANONYMOUS
         self.sasl: SaslSession | None = None  # of a client of a listener with SASL
+        self.software = ("", "")
+        """Name and version of the client's library, as it says itself in ApiVersions."""
         self.mute: Callable[[int], None] = _stay_loud
         """Handle no further request of the connection for so many milliseconds. Answers are still sent."""
 

@@ -44,6 +44,14 @@ def load_handlers() -> Mapping[int, Handler]:
     return dict(sorted(table.items()))
 
 
+TELEMETRY = ("GetTelemetrySubscriptions", "PushTelemetry")
+
+
+def advertise(table: Mapping[int, Handler], *, telemetry: bool) -> Mapping[int, range]:
+    """The versions of each API that clients are told of. As in Kafka, those of telemetry only if somebody sees it."""
+    return {key: handler.versions for key, handler in table.items() if telemetry or handler.api.name not in TELEMETRY}
+
+
 WRITES = frozenset(
     (
         "Produce",

@@ -23,6 +23,7 @@ from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.record_checks import RecordChecks
 from ottla.replication.replicas import Replicas
 from ottla.system.clock import Clock
+from ottla.telemetry.telemetry import Telemetry
 
 
 @dataclass(slots=True)
@@ -45,6 +46,8 @@ class Node:
     markers: LocalMarkers
     admission: Admission
     quotas: Quotas
+    telemetry: Telemetry | None
+    """Metrics that clients push. None: there is no metrics page that could show them."""
     apis: Mapping[int, range]
     """API key -> supported versions."""
     catch_up: Callable[[], Awaitable[None]] | None = None

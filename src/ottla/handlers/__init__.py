@@ -10,9 +10,10 @@ offsets        offset_commit, offset_fetch, offset_delete, txn_offset_commit
 transactions   init_producer_id, add_partitions_to_txn, add_offsets_to_txn, end_txn, write_txn_markers,
                list_transactions, describe_transactions
 quotas         describe_client_quotas, alter_client_quotas
+telemetry      get_telemetry_subscriptions, push_telemetry
 access control describe_acls, create_acls, delete_acls
 
 `ottla.broker.handler_table` collects the modules. A module whose name is not that of an API is a helper that handlers
-share: `config_changes`, `deadlines`, `mutations`, `new_leader`. Produce and Fetch have a codec of their own, in
-`CODEC`, so that records are never copied.
+share: `client_traits`, `config_changes`, `deadlines`, `mutations`, `new_leader`. Produce and Fetch have a codec of
+their own, in `CODEC`, so that records are never copied.
 """

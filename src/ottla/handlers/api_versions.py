@@ -35,6 +35,8 @@ def handle(node: Node, call: Call[ApiVersionsRequest | None]) -> ApiVersionsResp
         SOFTWARE.fullmatch(request.client_software_name) and SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if call.version >= 3:
+        call.client.software = (request.client_software_name, request.client_software_version)
     derived = node.image.derived
     known: bytes | None = derived.get((ApiVersionsResponse, call.version))
     if known is None:  # every connection begins with this request, and all get the same answer

@@ -7,6 +7,7 @@ Collecting is near the top, because it reads every part of a broker:
     catalogue.py     the table of all metrics
     collectors.py    the metrics of topics, requests, connections, partitions, compaction and the cluster
     coordinators.py  the metrics of groups and transactions
+    client_telemetry.py  the metrics that clients push
     quotas.py        the metrics of quotas
     process.py       the metrics of the process, from /proc
     endpoint.py      a small HTTP server for text pages, on a port of its own

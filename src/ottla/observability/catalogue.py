@@ -98,6 +98,23 @@ ADDRESS_REFUSED = _make_counter(
     "ottla_quota_connections_refused_total", "Connections refused because of connection_creation_rate."
 )
 
+# Metrics that clients push (KIP-714): at most 10,000 series, 1,000 of one client
+_TELEMETRY, _PUSHED = "kafka_server_client_metrics", ("metric", "client_id", "client_instance_id", "attributes")
+CLIENT_INSTANCES = _make_gauge(f"{_TELEMETRY}_instance_count", "Clients that push their metrics to this broker.")
+UNKNOWN_SUBSCRIPTIONS = _make_counter(
+    f"{_TELEMETRY}_unknown_subscription_request_count_total", "Pushes for a subscription that has changed meanwhile."
+)
+TELEMETRY_THROTTLED = _make_counter(
+    f"{_TELEMETRY}_throttle_count_total", "Telemetry requests before the push interval was over."
+)
+TELEMETRY_PUSHES = _make_counter("ottla_client_metrics_pushes_total", "Pushes of client metrics that were accepted.")
+TELEMETRY_REFUSED = _make_counter("ottla_client_metrics_refused_total", "Pushes of client metrics that were refused.")
+CLIENT_SERIES_LEFT_OUT = _make_counter(
+    "ottla_client_metrics_left_out_total", "Values that clients pushed beyond the limit of series."
+)
+CLIENT_GAUGE = _make_gauge("ottla_client_metric", "The last value of a metric of a client.", *_PUSHED)
+CLIENT_SUM = _make_counter("ottla_client_metric_total", "The sum of what a client pushed of a metric.", *_PUSHED)
+
 # Partitions of this broker
 _REPLICAS = "kafka_server_replicamanager"
 PARTITIONS = _make_gauge(f"{_REPLICAS}_partitioncount", "Partitions with a replica on this broker.")

@@ -14,6 +14,7 @@ from ottla import __version__
 from ottla.broker.node import Node
 from ottla.errors import ErrorCode
 from ottla.observability import catalogue
+from ottla.observability.client_telemetry import read_telemetry
 from ottla.observability.coordinators import CoordinatorCollector
 from ottla.observability.metrics import (
     PAUSE_EVERY,
@@ -57,6 +58,7 @@ def write_metrics(node: Node, server: Server, *, stopping: bool) -> Iterator[str
         read_requests(node.request_meters),
         read_server(server, [listener.name for listener in settings.endpoints.bound]),
         read_quotas(node.quotas, settings.metrics_quotas_max),
+        read_telemetry(node.telemetry),
         partitions.metrics(),
         read_broker(node, stopping),
         read_replication(node.replication, settings.metrics_partitions_max),
