@@ -314,6 +314,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.client.stores": "makes the TLS context of a client",
             "ottla.client.tokens": "asks a token endpoint, which speaks HTTP",
             "ottla.connect.rest.server": "listens for users of Connect's REST API",
+            "ottla.connect.rest.listeners": "the type of a TLS context",
             "ottla.pipeline.registry": "asks a schema registry, which speaks HTTP",
             "ottla.security.tls": "TLS contexts",
             "ottla.server.handshakes": "accepts the connections of listeners with TLS",
@@ -390,6 +391,7 @@ BANS: tuple[Ban, ...] = (
         allowed={
             "ottla.connect.connectors.files": "reads and writes the files of users",
             "ottla.connect.plugins.loading": "runs the Python files of plugin.path",
+            "ottla.connect.rest.basic_auth": "reads the users of the REST API",
             "ottla.connect.settings.providers": "reads the files that references to config providers name",
             "ottla.storage.files": "the one file layer",
             "ottla.security.stores": "reads keys and certificates",

@@ -1,4 +1,4 @@
-"""Certificates and keys of a client: PEM texts, PEM files and PKCS12 files, and the TLS context that has them.
+"""Certificates and keys of a client or a server: PEM texts, PEM files and PKCS12 files, and the TLS context with them.
 
 Java's settings call them trust store (the authorities that a client trusts) and key store (the client's own
 certificate and key). A store is recognised by its content, because Java's own default type, JKS, stands in many files
@@ -20,6 +20,7 @@ _PEM_MARK: Final = b"-----BEGIN "
 _JKS_MAGIC: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 _LINE: Final = 64
+_CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _VERSIONS: Final = {"TLSV1.2": ssl.TLSVersion.TLSv1_2, "TLSV1.3": ssl.TLSVersion.TLSv1_3}
 
 
@@ -49,6 +50,31 @@ def make_context(settings: Mapping[str, str]) -> ssl.SSLContext:
         _load(context, "ssl.crl.location", settings["ssl.crl.location"])
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     _load_own_certificate(context, settings)
+    _limit_versions(context, settings)
+    if settings.get("ssl.cipher.suites"):
+        _choose_ciphers(context, settings["ssl.cipher.suites"])
+    return context
+
+
+def make_server_context(settings: Mapping[str, str]) -> ssl.SSLContext:
+    """The TLS context of a server, for settings with librdkafka's names and `ssl.client.auth` of Java's servers.
+
+    ValueError, which names the setting, if one is wrong or there is no certificate.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    names = ("ssl.keystore.location", "ssl.certificate.pem", "ssl.certificate.location")
+    if not any(settings.get(name) for name in names):
+        raise ValueError("ssl.keystore.location: a server needs a certificate with its key")
+    _load_own_certificate(context, settings)
+    wanted = settings.get("ssl.client.auth", "none").strip().lower()
+    if wanted not in _CLIENT_AUTH:
+        raise ValueError(f"ssl.client.auth: {wanted!r} is none of {', '.join(_CLIENT_AUTH)}")
+    context.verify_mode = _CLIENT_AUTH[wanted]
+    if wanted != "none":
+        if not _has_authorities(settings):
+            raise ValueError(f"ssl.truststore.location: ssl.client.auth={wanted} needs authorities to trust")
+        _load_authorities(context, settings)
     _limit_versions(context, settings)
     if settings.get("ssl.cipher.suites"):
         _choose_ciphers(context, settings["ssl.cipher.suites"])
@@ -163,10 +189,10 @@ def _load_chain(context: ssl.SSLContext, chain: str, key: str, password: str, na
     except ssl.SSLError as error:
         reason = (error.reason or "it cannot be used").replace("_", " ").lower()
         hint = " (is ssl.key.password right?)" if "decrypt" in reason or "password" in reason else ""
-        raise ValueError(f"the client's certificate and key, {name}: {reason}{hint}") from None
+        raise ValueError(f"the certificate and key, {name}: {reason}{hint}") from None
     except OSError as error:
         where = chain if not os.path.exists(chain) else key
-        raise ValueError(f"the client's certificate and key: {where}: {error.strerror or error}") from None
+        raise ValueError(f"the certificate and key: {where}: {error.strerror or error}") from None
 
 
 def _limit_versions(context: ssl.SSLContext, settings: Mapping[str, str]) -> None:

@@ -63,6 +63,11 @@ class WorkerProcess:
     def port(self) -> int:
         return self._server.ports[0]
 
+    @property
+    def url(self) -> str:
+        """Of the REST API."""
+        return self._server.url
+
     def start(self, connectors: Sequence[ConnectorFile] = ()) -> None:
         """With these connectors besides those that are in the config topic. BadRequest names one that is not valid."""
         self._herder.start()

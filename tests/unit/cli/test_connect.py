@@ -125,7 +125,7 @@ def test_a_worker_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("listeners=ftp://x:1", "listeners=ftp://x:1: write http://HOST:PORT; only http is supported"),
+        ("listeners=ftp://x:1", "listeners=ftp://x:1: write http://HOST:PORT or https://HOST:PORT"),
         ("config.providers=a", "config.providers names a, but there is no config.providers.a.class"),
         ("plugin.path=/does/not/exist", "plugin.path: /does/not/exist does not exist"),
     ],

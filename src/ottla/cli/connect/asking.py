@@ -1,12 +1,13 @@
 """Asks the REST API of a worker."""
 
+import base64
 import json
 import sys
 from collections.abc import Iterable
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 from urllib.request import Request, urlopen
 
 from ottla.cli.client_settings import parse_pairs
@@ -18,11 +19,13 @@ TIMEOUT_S = 100.0
 
 def ask(url: str, method: str, path: str, document: object = None) -> Any:
     """The document of the answer, None if it has none. CommandError has the worker's message if it refuses."""
-    base = url if "://" in url else f"http://{url}"
+    base, login = _split_login(url if "://" in url else f"http://{url}")
     if urlsplit(base).scheme not in ("http", "https") or not urlsplit(base).hostname:
-        raise CommandError(f"--url {url}: write http://HOST:PORT", USAGE_ERROR)
+        raise CommandError(f"--url {base}: write http://HOST:PORT", USAGE_ERROR)
     body = None if document is None else json.dumps(document).encode()
     headers = {} if body is None else {"Content-Type": "application/json"}
+    if login:
+        headers["Authorization"] = f"Basic {base64.b64encode(login.encode()).decode()}"
     try:
         with urlopen(Request(base.rstrip("/") + path, body, headers, method=method), timeout=TIMEOUT_S) as response:
             text = response.read()
@@ -37,6 +40,14 @@ def ask(url: str, method: str, path: str, document: object = None) -> Any:
         return json.loads(text) if text else None
     except ValueError:
         raise CommandError(f"{base} does not answer as a worker of Connect does") from None
+
+
+def _split_login(url: str) -> tuple[str, str]:
+    """A URL without the user and the password that it has, and these."""
+    scheme, _, rest = url.partition("://")
+    place, slash, path = rest.partition("/")
+    login, _, host = place.rpartition("@")
+    return f"{scheme}://{host}{slash}{path}", unquote(login)
 
 
 def _read_message(error: HTTPError) -> str:

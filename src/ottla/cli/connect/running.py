@@ -26,7 +26,7 @@ def run_up(options: argparse.Namespace) -> int:
         try:
             worker.start(connectors)
             mode = f"in the group {properties[GROUP]}" if GROUP in properties else "alone"
-            print(f"ottla: Connect runs {mode}; its REST API is http://127.0.0.1:{worker.port}", flush=True)
+            print(f"ottla: Connect runs {mode}; its REST API is {worker.url}", flush=True)
             show_progress(worker, stopping)
         finally:
             worker.close()

@@ -8,6 +8,7 @@ connector_plugins.py    /connector-plugins
 worker_pages.py         /, /health and /admin/loggers
 metrics.py              /metrics, for Prometheus
 guard.py                who may ask: pages of other sites in a browser may not; access.control.allow.origin
+basic_auth.py           users and passwords: rest.extension.classes
 application.py          all of it as one ASGI application
 listeners.py            the worker's properties that say where the server listens
 server.py               listens, and answers in a thread of its own

@@ -1,4 +1,5 @@
-"""Who may ask. Kafka Connect's REST API has no passwords, so a browser must not be a way to it for other sites' pages.
+"""Who may ask. The REST API has no passwords unless the worker is told to ask for them (`basic_auth.py`), so a browser
+must not be a way to it for other sites' pages.
 
 - A request whose Origin is another site is refused, unless `access.control.allow.origin` names that site; else a page
   could restart or delete connectors, although it cannot read the answers.
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 
+from ottla.connect.rest.basic_auth import Users
 from ottla.connect.rest.routing import RestError
 
 _SAFE = ("GET", "HEAD", "OPTIONS")
@@ -23,12 +25,16 @@ class Guard:
     """access.control.allow.methods, for the answers to preflight requests."""
     is_loopback: bool = True
     """Whether the server can be reached from this machine only."""
+    users: Users | None = None
+    """None: no password is asked for."""
 
     def check(self, method: str, headers: Mapping[str, str]) -> None:
-        """RestError with status 403 for a request that must not be answered."""
+        """RestError with status 401 or 403 for a request that must not be answered."""
         host = headers.get("host", "")
         if self.is_loopback and host and not is_loopback(split_host(host)):
             raise RestError(403, f"{host} is not a name of this machine")
+        if self.users is not None and not (method == "OPTIONS" and "access-control-request-method" in headers):
+            self.users.check(headers)  # a browser asks whether it may, without a password, before it sends one
         origin = headers.get("origin")
         if origin is None or method in _SAFE or self.allows(origin):
             return

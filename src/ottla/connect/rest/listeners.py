@@ -1,11 +1,15 @@
 """Where the REST server listens, and what it tells browsers: properties of the worker, by Kafka Connect's names."""
 
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from ottla.client.security import translate_settings
+from ottla.client.stores import make_server_context
 from ottla.connect.errors import BadConfig
+from ottla.connect.rest.basic_auth import Users, read_users
 from ottla.connect.rest.guard import Guard, is_loopback
 from ottla.connect.settings.definition import Importance, Kind, Setting, Settings
 from ottla.connect.settings.parsing import parse
@@ -13,6 +17,7 @@ from ottla.connect.settings.parsing import parse
 PORT: Final = 8083
 LISTENERS: Final = "listeners"
 ADMIN_LISTENERS: Final = "admin.listeners"
+_HTTPS: Final = "listeners.https."
 
 REST_SETTINGS: Final = Settings(
     (
@@ -20,8 +25,9 @@ REST_SETTINGS: Final = Settings(
             LISTENERS,
             Kind.LIST,
             (f"http://127.0.0.1:{PORT}",),
-            "Where the REST server listens, such as http://:8083 for every address of this machine. There is no"
-            " password: whoever reaches it can do everything.",
+            "Where the REST server listens, such as http://:8083 for every address of this machine, or https://:8443"
+            " with a certificate (listeners.https.ssl.*). Without rest.extension.classes there is no password: whoever"
+            " reaches it can do everything.",
         ),
         Setting(
             ADMIN_LISTENERS,
@@ -67,6 +73,11 @@ class Listener:
     host: str
     """Empty: every address of this machine."""
     port: int
+    is_encrypted: bool = False
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.is_encrypted else 'http'}://{host}:{self.port}"
 
     @property
     def is_loopback(self) -> bool:
@@ -83,24 +94,43 @@ class RestOptions:
     headers: Mapping[str, str]
     tracks_topics: bool
     resets_topics: bool
+    tls: ssl.SSLContext | None = None
+    """Of the encrypted listeners, if there are any."""
+    users: Users | None = None
+    """None: everybody may ask."""
 
     def make_guard(self, listeners: tuple[Listener, ...]) -> Guard:
-        return Guard(self.origins, self.methods, all(each.is_loopback for each in listeners))
+        return Guard(self.origins, self.methods, all(each.is_loopback for each in listeners), self.users)
 
 
 def read_rest_options(worker: Mapping[str, str]) -> RestOptions:
     """BadConfig names the property that is wrong."""
     values = parse(REST_SETTINGS, worker)
     admin = values[ADMIN_LISTENERS]
+    listeners = _read_listeners(LISTENERS, values[LISTENERS])
+    admin_listeners = None if admin is None else _read_listeners(ADMIN_LISTENERS, admin)
+    is_encrypted = any(each.is_encrypted for each in (*listeners, *(admin_listeners or ())))
     return RestOptions(
-        listeners=_read_listeners(LISTENERS, values[LISTENERS]),
-        admin_listeners=None if admin is None else _read_listeners(ADMIN_LISTENERS, admin),
+        listeners=listeners,
+        admin_listeners=admin_listeners,
         origins=tuple(filter(None, map(str.strip, values["access.control.allow.origin"].split(",")))),
         methods=values["access.control.allow.methods"],
         headers=_read_headers(values["response.http.headers.config"]),
         tracks_topics=values["topic.tracking.enable"],
         resets_topics=values["topic.tracking.allow.reset"],
+        tls=_make_context(worker) if is_encrypted else None,
+        users=read_users(worker),
     )
+
+
+def _make_context(worker: Mapping[str, str]) -> ssl.SSLContext:
+    """From `listeners.https.ssl.*`, or from `ssl.*` if there is none of them, as in Kafka Connect."""
+    own = {name.removeprefix(_HTTPS): text for name, text in worker.items() if name.startswith(f"{_HTTPS}ssl.")}
+    settings = own or {name: text for name, text in worker.items() if name.startswith("ssl.")}
+    try:
+        return make_server_context(translate_settings({**settings, "security.protocol": "ssl"}))
+    except ValueError as error:
+        raise BadConfig(f"{_HTTPS if own else ''}{error}") from None
 
 
 def _read_listeners(name: str, texts: Any) -> tuple[Listener, ...]:
@@ -115,9 +145,9 @@ def _read_listener(name: str, text: str) -> Listener:
         port = url.port
     except ValueError:
         raise BadConfig(f"{name}={text}: this is no address; write http://HOST:PORT") from None
-    if url.scheme.lower() != "http" or port is None or url.path not in ("", "/"):
-        raise BadConfig(f"{name}={text}: write http://HOST:PORT; only http is supported")
-    return Listener(url.hostname or "", port)
+    if url.scheme.lower() not in ("http", "https") or port is None or url.path not in ("", "/"):
+        raise BadConfig(f"{name}={text}: write http://HOST:PORT or https://HOST:PORT")
+    return Listener(url.hostname or "", port, url.scheme.lower() == "https")
 
 
 def _read_headers(text: str) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 import socket
 from collections.abc import Sequence
+from dataclasses import replace
+from ssl import SSLContext
 from threading import Thread
 from typing import Final
 
@@ -46,6 +48,12 @@ class RestServer:
         return [each.getsockname()[1] for each in self._main]
 
     @property
+    def url(self) -> str:
+        """Of the first listener, as one reaches it from this machine."""
+        listener = self._options.listeners[0]
+        return str(replace(listener, host=listener.host or "127.0.0.1", port=self.ports[0]))
+
+    @property
     def host(self) -> str:
         """Of the first listener; empty if it listens on every address."""
         return self._options.listeners[0].host if self._options.listeners else ""
@@ -85,7 +93,7 @@ class RestServer:
             made = socket.create_server((host, listener.port), family=family, backlog=_BACKLOG)
         except OSError as error:
             reason = error.strerror or str(error)
-            raise BadConfig(f"listeners=http://{listener.host}:{listener.port}: cannot listen: {reason}") from None
+            raise BadConfig(f"listeners={listener}: cannot listen: {reason}") from None
         self._sockets.append(made)
         return made
 
@@ -96,9 +104,17 @@ class RestServer:
         sockets: list[socket.socket],
         plugins: InstalledPlugins,
     ) -> None:
+        """Encrypted listeners have a server of their own."""
         guard = self._options.make_guard(listeners)
+        application = Application(resources, plugins.redactor, guard, self._options.headers)
+        for is_encrypted in (False, True):
+            mine = [one for one, each in zip(sockets, listeners, strict=True) if each.is_encrypted == is_encrypted]
+            if mine:
+                self._start_server(application, mine, self._options.tls if is_encrypted else None)
+
+    def _start_server(self, application: Application, sockets: list[socket.socket], tls: SSLContext | None) -> None:
         config = uvicorn.Config(
-            Application(resources, plugins.redactor, guard, self._options.headers),
+            application,
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -106,6 +122,8 @@ class RestServer:
             limit_concurrency=_CONCURRENCY_MAX,
             timeout_graceful_shutdown=_SHUTDOWN_S,
         )
+        config.load()
+        config.ssl = tls  # uvicorn makes one of files only
         server = uvicorn.Server(config)
         thread = Thread(target=lambda: server.run(sockets), name="rest", daemon=True)
         self._servers.append(server)

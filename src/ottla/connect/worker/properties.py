@@ -57,6 +57,8 @@ _USED: Final = frozenset(
         "access.control.allow.methods",
         "admin.listeners",
         "response.http.headers.config",
+        "rest.extension.classes",
+        "java.security.auth.login.config",
         "client.id",
     }
 )
@@ -74,7 +76,6 @@ _WITHOUT_EFFECT: Final = {
     "inter.worker.key.ttl.ms": "workers send each other no requests",
     "inter.worker.signature.algorithm": "workers send each other no requests",
     "inter.worker.verification.algorithms": "workers send each other no requests",
-    "rest.extension.classes": "extensions are Java classes",
     "metric.reporters": "reporters are Java classes; GET /metrics has the metrics for Prometheus",
 }
 _PREFIXES: Final = (

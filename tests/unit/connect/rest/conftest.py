@@ -2,7 +2,7 @@
 
 import http.client
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,8 +15,9 @@ from tests.unit.connect.rest.herders import HerderInMemory, make_plugins
 
 
 class RestClient:
-    def __init__(self, port: int, herder: HerderInMemory) -> None:
-        self.port = port
+    def __init__(self, ports: Sequence[int], herder: HerderInMemory) -> None:
+        self.ports = ports
+        self.port = ports[0]
         self.herder = herder
 
     def send(
@@ -51,7 +52,7 @@ def serve(properties: Mapping[str, str]) -> Iterator[RestClient]:
     herder = HerderInMemory(plugins)
     server.start(herder, plugins)
     try:
-        yield RestClient(server.ports[0], herder)
+        yield RestClient(server.ports, herder)
     finally:
         server.stop()
 

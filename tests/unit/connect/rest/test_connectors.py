@@ -187,8 +187,8 @@ def test_admin_can_have_a_port_of_its_own_or_none() -> None:
     herder = HerderInMemory(plugins)
     server.start(herder, plugins)
     try:
-        assert RestClient(server.ports[0], herder).send("GET", "/admin/loggers")[0] == 404
-        admin = RestClient(server.admin_ports[0], herder)
+        assert RestClient(server.ports, herder).send("GET", "/admin/loggers")[0] == 404
+        admin = RestClient(server.admin_ports, herder)
         assert admin.send("GET", "/admin/loggers")[:2] == (200, {})
         assert admin.send("GET", "/connectors")[0] == 404
     finally:

@@ -34,11 +34,16 @@ def test_topics_have_their_settings() -> None:
 
 
 def test_clients_get_what_clients_know() -> None:
-    found = read(security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN", key_converter="json", producer_acks="1")
+    login = {"sasl_username": "user", "sasl_password": "hush"}
+    found = read(
+        security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN", key_converter="json", producer_acks="1", **login
+    )
     assert found.client == {
         "bootstrap.servers": "one:9092,two:9092",
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
+        "sasl.username": "user",
+        "sasl.password": "hush",
     }
     assert found.list_warnings() == []
 
