@@ -7,14 +7,17 @@ reused as soon as nothing refers to the batch any more.
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from ottla.client.buffers import Array, allocate_array
+from ottla.client.buffers import allocate_array
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import CODEC_MASK, CONTROL, DECODED_BYTES_MAX
 from ottla.records.compression import CorruptBatch, decompress
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 ROWS_MAX = 32_768
 BYTES_MAX = 12 * 1024 * 1024
