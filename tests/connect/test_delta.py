@@ -25,6 +25,12 @@ def read_orders(directory: Path) -> list[int]:
     return sorted(DeltaTable(str(directory / "table")).to_pyarrow_table(columns=["orderid"])["orderid"].to_pylist())
 
 
+def count_orders(directory: Path) -> int:
+    if not DeltaTable.is_deltatable(str(directory / "table")):
+        return 0
+    return int(DeltaTable(str(directory / "table")).to_pyarrow_dataset().count_rows())
+
+
 def test_made_up_records_in_a_table(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
     source, sink = (
         {name.replace(".", "_"): text for name, text in each.items()} for each in make_configs(tmp_path, 2000)
@@ -43,7 +49,7 @@ def test_made_up_records_in_a_table(spark: "SparkSession", broker: LocalBroker, 
 def test_kills_of_the_driver(ottla_broker: LocalBroker, tmp_path: Path, seed: int) -> None:
     """With all its processes, at random points: the topic and the table have each record once."""
     random = Random(seed)
-    kills = sample_size(2, 8)
+    kills = sample_size(2, 4)
     count = kills * BATCH * 10
     (tmp_path / "iterations").write_text(str(count))
     driver = Driver(ottla_broker, tmp_path, "tests.connect.crashing_delta")
@@ -54,12 +60,12 @@ def test_kills_of_the_driver(ottla_broker: LocalBroker, tmp_path: Path, seed: in
 
             def has_come(wanted: int = wanted) -> bool:
                 driver.check()
-                return len(read_orders(tmp_path)) >= wanted
+                return count_orders(tmp_path) >= wanted
 
             wait_until(has_come)
             driver.kill()
             driver.start()
-        wait_until(lambda: len(read_orders(tmp_path)) >= count)
+        wait_until(lambda: count_orders(tmp_path) >= count)
     finally:
         driver.kill()
     assert read_orders(tmp_path) == list(range(count))
