@@ -56,7 +56,7 @@ def main() -> int:
     settings = SETTINGS | dict(each.split("=", 1) for each in options.set)
     with OttlaBroker(settings, interpreter=tuple(options.interpreter)) as broker:
         for topic in TOPICS:
-            create_topic("127.0.0.1", broker.port, topic, PARTITIONS, {})
+            create_topic({"bootstrap.servers": broker.bootstrap}, topic, PARTITIONS, {})
         try:
             load_machine_code(broker.bootstrap)
             if options.short_lived:

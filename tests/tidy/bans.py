@@ -441,6 +441,7 @@ BANS: tuple[Ban, ...] = (
         allowed={
             "ottla.console.serving": "hands the clock to everything below",
             "ottla.testing.local_cluster": "waits for brokers that run in other threads",
+            "ottla.testing.security": "certificates are good from now on",
             "ottla.connect.transforms.date_patterns": "Java reads years of two digits as near to today",
             "ottla.system.clock": "the wall clock",
             "ottla.client.backoff": "how long a client waits, and that it waits",
@@ -490,6 +491,8 @@ BANS: tuple[Ban, ...] = (
             "ottla.cli.ports": "so that two callers pick different ports",
             "ottla.cli.certificates": "the password of the key stores",
             "ottla.cli.user": "salts and passwords of users",
+            "ottla.testing.security": "passwords of a test's users",
+            "ottla.testing.users": "salts of a test's users",
             "ottla.cli.demo.story": "makes the Random of the demo's shop, always the same",
             "ottla.client.client": "the nonce of an authentication",
             "ottla.connect.connectors.datagen.datagen_source": "makes the Random of each record, from its position",

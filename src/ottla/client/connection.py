@@ -273,7 +273,8 @@ class Connection:
             while done < size:
                 count = self._socket.recv_into(target[done:])
                 if not count:
-                    raise Unreachable(f"{self._name}: the connection was closed")
+                    hint = "" if self._versions else " (does the broker expect TLS? see security.protocol)"
+                    raise Unreachable(f"{self._name}: the connection was closed{hint}")
                 done += count
         return found
 

@@ -22,6 +22,8 @@ The pytest fixtures `ottla_broker`, `ottla_session_broker` and `ottla_cluster` c
     __main__.py       the child process
     clock.py          a clock and an event loop whose time can be moved
     topics.py         creates topics without a client library
+    security.py       certificates and users of a broker with security
+    users.py          creates users without a client library
 
 Wherever Ottla is installed, pytest imports this package. So it imports nothing until a test starts a broker.
 """
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from ottla.testing.local import LocalBroker, Snapshot
     from ottla.testing.local_cluster import LocalCluster
+    from ottla.testing.security import TestSecurity
 
 __all__ = ["LocalBroker", "LocalCluster", "Snapshot", "broker", "cluster"]
 
@@ -47,10 +50,14 @@ def broker(
 
     Settings have Kafka's names with `_` for `.`. A broker with a `snapshot` starts with the data of the snapshot. The
     broker's directory is removed at the end of the block, also after an exception.
+
+    `security="sasl_ssl"` (or ssl, sasl_plaintext) and `acls=True` make certificates and an administrator, whose
+    settings are `client_settings` and `java_settings`. `mechanism` is how the administrator logs in.
     """
     from ottla.testing.local import LocalBroker
 
-    local = LocalBroker(settings, process=process, snapshot=snapshot)
+    security, others = _choose_security(settings)
+    local = LocalBroker(others, process=process, snapshot=snapshot, security=security)
     try:
         local.restart()
         yield local
@@ -64,16 +71,26 @@ def cluster(brokers: int = 3, *, process: bool = False, **settings: Any) -> "Ite
     processes (`process=True`).
 
     All brokers have these settings, with Kafka's names and `_` for `.`. Topics have three replicas unless
-    `default_replication_factor` says otherwise.
+    `default_replication_factor` says otherwise. `security` and `acls` are those of `broker`.
     """
     from ottla.testing.local_cluster import LocalCluster
 
-    local = LocalCluster(brokers, settings, process=process)
+    security, others = _choose_security(settings)
+    local = LocalCluster(brokers, others, process=process, security=security)
     try:
         local.start()
         yield local
     finally:
         local.close()
+
+
+def _choose_security(settings: dict[str, Any]) -> "tuple[TestSecurity | None, dict[str, Any]]":
+    """Takes `security`, `acls` and `mechanism` out of the settings."""
+    if not settings.keys() & {"security", "acls", "mechanism"}:
+        return None, settings
+    from ottla.testing.security import choose_security
+
+    return choose_security(settings)
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.config import BrokerConfig, Listener
 from ottla.errors import ErrorCode
@@ -16,12 +16,17 @@ from ottla.system.clock import WallClock
 from ottla.testing.launch import FaultOrder, Host, Launch
 from ottla.wire import frames
 
+if TYPE_CHECKING:
+    from ottla.testing.security import TestSecurity
+
 DEFAULTS = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
     "connections.max.idle.ms": "-1",  # moving the clock must not disconnect idle clients
     "group.initial.rebalance.delay.ms": "0",  # a test does not want to wait for more members
 }
 DIRECTORY_PREFIX = "ottla-"
+ADMIN = "admin"
+"""The user of clients that may do everything."""
 
 
 class Snapshot:
@@ -38,9 +43,17 @@ class LocalBroker:
     """A broker for tests, made by `ottla.testing.broker`. `bootstrap` is the value of a client's bootstrap.servers."""
 
     def __init__(
-        self, settings: Mapping[str, Any], *, process: bool, snapshot: "Snapshot | os.PathLike[str] | str | None"
+        self,
+        settings: Mapping[str, Any],
+        *,
+        process: bool,
+        snapshot: "Snapshot | os.PathLike[str] | str | None",
+        security: "TestSecurity | None" = None,
     ) -> None:
-        self._config = BrokerConfig.of({**DEFAULTS, **settings_text(settings)})
+        self.security = security
+        """Certificates and users, if the broker was asked for `security` or `acls`."""
+        secured = security.make_broker_settings() if security is not None else {}
+        self._config = BrokerConfig.of({**DEFAULTS, **secured, **settings_text(settings)})
         if self._config.log_dirs:
             raise ValueError("log.dirs: a test's broker has a fresh directory; give it data with snapshot=")
         self._listeners = self._config.endpoints.bound
@@ -67,6 +80,31 @@ class LocalBroker:
     @property
     def bootstrap(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def client_settings(self) -> dict[str, str]:
+        """bootstrap.servers and the security of a client that may do everything, with librdkafka's names."""
+        return self.find_client_settings()
+
+    @property
+    def java_settings(self) -> dict[str, str]:
+        """The same with the names of the Java client."""
+        found = self.security.make_java_settings() if self.security is not None else {}
+        return {"bootstrap.servers": self.bootstrap, **found}
+
+    def find_client_settings(self, user: str = ADMIN) -> dict[str, str]:
+        """Settings of a client of this user, whom `create_user` has created."""
+        found = self.security.make_client_settings(user) if self.security is not None else {}
+        return {"bootstrap.servers": self.bootstrap, **found}
+
+    def create_user(self, name: str, password: str | None = None) -> dict[str, str]:
+        """A user who may do what ACLs say, and the settings of a client of this user."""
+        from ottla.testing.users import create_user
+
+        if self.security is None:
+            raise ValueError("a broker without security knows no users; start it with security='sasl_ssl'")
+        create_user(self.client_settings, self.security, name, password)
+        return self.find_client_settings(name)
 
     @property
     def metrics_port(self) -> int:
@@ -121,7 +159,7 @@ class LocalBroker:
         """Creates a topic. Clients can use it when this returns. KafkaError if the broker refuses it."""
         from ottla.testing.topics import create_topic
 
-        create_topic(self.host, self.port, name, partitions, settings_text(configs))
+        create_topic(self.client_settings, name, partitions, settings_text(configs))
 
     def snapshot(self, directory: "os.PathLike[str] | str | None" = None) -> Snapshot:
         """Copies the broker's data, with all acknowledged records. A copy in a given `directory`, which must not exist,

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.broker import Broker
 from ottla.cluster.memory_store import MemoryStore
@@ -23,6 +23,9 @@ from ottla.testing.process import BrokerProcess
 from ottla.testing.store_server import StoreServer
 from ottla.testing.thread import BrokerThread
 from ottla.testing.topics import create_topic
+
+if TYPE_CHECKING:
+    from ottla.testing.security import TestSecurity
 
 T = TypeVar("T")
 
@@ -43,9 +46,10 @@ class ClusterBroker(LocalBroker):
         store: MemoryStore,
         network: BrokerNetwork,
         server: StoreServer | None = None,
+        security: "TestSecurity | None" = None,
     ) -> None:
         """`server`: serves the store to a broker in a child process. None: the broker runs in a thread."""
-        super().__init__({"node_id": id, **settings}, process=server is not None, snapshot=None)
+        super().__init__({"node_id": id, **settings}, process=server is not None, snapshot=None, security=security)
         self.id = id
         self.is_paused = False
         self._store = store
@@ -123,7 +127,14 @@ class ClusterBroker(LocalBroker):
 class LocalCluster:
     """A cluster for tests, made by `ottla.testing.cluster`. `brokers[0]` is the broker with the id 1."""
 
-    def __init__(self, brokers: int, settings: Mapping[str, Any], *, process: bool = False) -> None:
+    def __init__(
+        self,
+        brokers: int,
+        settings: Mapping[str, Any],
+        *,
+        process: bool = False,
+        security: "TestSecurity | None" = None,
+    ) -> None:
         if brokers < 1:
             raise ValueError(f"brokers: {brokers} is not at least 1")
         text = {
@@ -143,13 +154,27 @@ class LocalCluster:
         self._directory = tempfile.mkdtemp(prefix=DIRECTORY_PREFIX) if process else None
         self._server = StoreServer(self.store, os.path.join(self._directory, "store")) if self._directory else None
         self.brokers = [
-            ClusterBroker(each + 1, given, self.store, self._network, self._server) for each in range(brokers)
+            ClusterBroker(each + 1, given, self.store, self._network, self._server, security) for each in range(brokers)
         ]
 
     @property
     def bootstrap(self) -> str:
         """The value of a client's bootstrap.servers: the addresses of all brokers."""
         return ",".join(broker.bootstrap for broker in self.brokers)
+
+    @property
+    def client_settings(self) -> dict[str, str]:
+        """bootstrap.servers and the security of a client that may do everything, with librdkafka's names."""
+        return {**self.brokers[0].client_settings, "bootstrap.servers": self.bootstrap}
+
+    @property
+    def java_settings(self) -> dict[str, str]:
+        """The same with the names of the Java client."""
+        return {**self.brokers[0].java_settings, "bootstrap.servers": self.bootstrap}
+
+    def create_user(self, name: str, password: str | None = None) -> dict[str, str]:
+        """A user who may do what ACLs say, and the settings of a client of this user."""
+        return {**self.brokers[0].create_user(name, password), "bootstrap.servers": self.bootstrap}
 
     def start(self) -> None:
         """Starts every broker that is down. When this returns, every broker knows all of them."""
@@ -178,7 +203,7 @@ class LocalCluster:
         """
         running = [broker for broker in self.brokers if broker.running]
         first = running[0]
-        create_topic(first.host, first.port, name, partitions, settings_text(configs), replication_factor)
+        create_topic(first.client_settings, name, partitions, settings_text(configs), replication_factor)
         wait_until(lambda: all(broker.ask("has_created", name) for broker in running))
 
     def advance(self, **time: float) -> None:
