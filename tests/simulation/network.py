@@ -74,7 +74,7 @@ class SimulatedNetwork:
         """The outgoing connections of the programs on a host."""
 
         async def connect(
-            host: str, port: int, protocol_factory: Callable[[], ProtocolType]
+            host: str, port: int, protocol_factory: Callable[[], ProtocolType], tls: Any = None
         ) -> tuple[asyncio.Transport, ProtocolType]:
             return await self.connect(source, host, port, protocol_factory)
 

@@ -171,6 +171,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.server.handshakes": "the TLS handshakes that are in progress",
             "ottla.server.sending": "the task that reads a cold range for the connection's writer",
             "ottla.coordinators.runtime": "the writers of its shards",
+            "ottla.replication.peer_login": "logs in again on connections that are open",
             "ottla.replication.peers": "connects to brokers again that nobody may be waiting for",
             "ottla.replication.isr_proposals": "takes ISR changes to the metadata, one append at a time",
             "ottla.replication.moves": "copies replicas for administrators that do not wait for it",

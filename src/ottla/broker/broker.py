@@ -70,6 +70,9 @@ METRICS = "metrics"
 
 UNLIMITED = (1 << 31) - 1
 
+RELOAD_S = 5.0
+"""How often files with certificates are looked at."""
+
 Listen = Callable[[Server, Listener], Awaitable[int]]
 """Opens a listener and returns its port."""
 
@@ -278,6 +281,7 @@ class Broker:
         from ottla.security.listener import build_security
         from ottla.server.entrance import Entrance
 
+        self.node.check_listeners = self._check_listeners
         credentials = MetadataCredentials(lambda: metadata.image)
         for listener in config.endpoints.bound:
             security = await self._offload(
@@ -286,6 +290,14 @@ class Broker:
             if security is not None and self._server is not None:
                 self._securities.append(security)
                 self._server.secure(listener.name, Entrance(security))
+
+    async def _check_listeners(self, config: BrokerConfig) -> None:
+        for security in self._securities:
+            await self._offload(security.check, config)
+
+    async def _reload_certificates(self) -> None:
+        for security in self._securities:
+            await self._offload(security.reload)
 
     async def _add_first_users(self, config: BrokerConfig, metadata: Metadata) -> None:
         """Create the users of initial.scram.credentials. Those that exist keep their passwords."""
@@ -345,6 +357,8 @@ class Broker:
             return
         config = self._node.config = apply_run_time_settings(self._config, after)
         self._node.replication.configure(config, after)
+        for security in self._securities:
+            security.follow(config)
         if self._server is not None:
             self._server.traffic.settings = _server_settings(config, self._connections_max)
 
@@ -377,6 +391,7 @@ class Broker:
                 replication.log_starts.write_periodically,
             ),
             Job("flush by time", 1.0, upkeep.flush_by_time),
+            *([Job("reload of certificates", RELOAD_S, self._reload_certificates)] if self._securities else []),
             *self.participation.jobs(),
             Job(
                 "creation of replicas that the disk had no room for",

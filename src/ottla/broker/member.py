@@ -11,7 +11,7 @@ import logging
 from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.former_single import EPOCH, is_single_broker, read_metadata, retire_metadata
 from ottla.broker.isolation import was_fenced
@@ -41,6 +41,9 @@ from ottla.storage.directories import DataDirectory, DirectoryError
 from ottla.system.background import Job
 from ottla.system.network import Connect, find_host_name
 
+if TYPE_CHECKING:
+    from ottla.replication.peer_login import PeerLogin
+
 logger = logging.getLogger(__name__)
 
 RESTART_S = 1.0
@@ -66,6 +69,9 @@ NEW_LOGS_S = 0.2
 
 ISOLATION_CHECK_S = 1.0
 """How often a broker without a connection to the store asks the others whether it still leads."""
+
+RELOAD_S = 5.0
+"""How often files with certificates are looked at."""
 
 REGISTRATION_STEP_S = 0.5
 """How long a change that belongs to a registration may take before the registration is looked at again."""
@@ -95,6 +101,8 @@ class Member:
         self._replication: Replication
         self._node: Node | None = None
         self._peers: Peers | None = None
+        self._login: PeerLogin | None = None
+        """How the inter-broker listener of others is entered, if it has TLS or SASL."""
         self._proposals: IsrProposals
         self._fetchers: Fetchers
         self._endpoints: tuple[Endpoint, ...] = ()
@@ -128,6 +136,10 @@ class Member:
         self._directory_ids = [
             each.identity.directory_id if each.identity else random.randbytes(16) for each in directories
         ]
+        if config.endpoints.inter_broker.protocol != "PLAINTEXT":
+            from ottla.replication.peer_login import PeerLogin  # most clusters have none
+
+            self._login = await doors.offload(PeerLogin, config, random, doors.offload)
         self._membership = Membership(self._store, config.node_id, self._directory_ids, random, doors.offload)
         metadata = self._metadata = Metadata(self._membership.log, random, on_failure=doors.fail)
         copy = self._copy = LocalCopy(
@@ -174,7 +186,9 @@ class Member:
         self._replication = replication
         broker_id, doors = self._config.node_id, self._doors
         listener = self._config.endpoints.inter_broker.name
-        peers = self._peers = Peers(broker_id, lambda: self._metadata.image, self._connect, listener, doors.random)
+        peers = self._peers = Peers(
+            broker_id, lambda: self._metadata.image, self._connect, listener, doors.random, self._login
+        )
         peers.on_gone = self._note_gone
         self._proposals = IsrProposals(self._metadata, broker_id, lambda: self.broker_epoch, self._settings)
         throttle = ReplicationThrottle(
@@ -375,7 +389,12 @@ class Member:
             Job("fencing of brokers that are gone", RESTART_S, self._fence_gone, 0.0),
             Job("giving way on full disks", RESTART_S, self._proposals.full_disks.run, 0.0),
             Job("asking others while the store is away", ISOLATION_CHECK_S, self._check_isolation),
+            *([Job("reload of certificates for other brokers", RELOAD_S, self._reload)] if self._login else []),
         ]
+
+    async def _reload(self) -> None:
+        if self._login is not None:
+            await self._doors.offload(self._login.reload)
 
     def _lag_check_s(self) -> float:
         return self._settings().replica_lag_time_max_ms / 2000

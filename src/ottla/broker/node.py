@@ -55,6 +55,8 @@ class Node:
     on a broker that is alone: nobody else changes anything."""
     is_connected: Callable[[], bool] = lambda: True
     """Whether this broker can reach the store of the metadata, and so would know if others led its partitions."""
+    check_listeners: Callable[[BrokerConfig], Awaitable[None]] | None = None
+    """Tries the certificates of other settings. ConfigError if they cannot be used."""
     faults: Faults | None = None
     request_meters: RequestMeters = field(default_factory=RequestMeters)
 

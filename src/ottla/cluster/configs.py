@@ -17,6 +17,7 @@ from ottla.cluster.topics import check_topic_configs
 from ottla.config import BrokerConfig, ConfigError, GroupConfig, Setting, TopicConfig, UpdateMode
 from ottla.config.accepted import ACCEPTED, Accepted
 from ottla.config.client_metrics import ClientMetricsConfig
+from ottla.config.security_table import split_listener_key
 from ottla.config.settings import Settings, suggest_name
 from ottla.errors import ErrorCode, KafkaError
 
@@ -195,8 +196,11 @@ def _alter_list(name: str, operation: int, value: str, table: Table, effective: 
 
 
 def _check_changeable(key: str, broker: str) -> None:
-    setting = BROKER_TABLE.get(key)
-    if setting is None:
+    of_listener = split_listener_key(key)
+    setting = BROKER_TABLE.get(key if of_listener is None else of_listener.setting)
+    if of_listener is None and key.startswith("ssl.") and setting is not None and setting.mode is UpdateMode.PER_BROKER:
+        problem = f"{key} can be changed for one listener only: listener.name.<listener>.{key}"
+    elif setting is None:
         problem = f"unknown setting {key!r}{suggest_name(key, BROKER_TABLE)}"
     elif setting.mode is UpdateMode.READ_ONLY:
         problem = f"{key} cannot be changed while the broker runs: set it in the properties file and restart the broker"

@@ -1,13 +1,22 @@
 """What AlterConfigs and IncrementalAlterConfigs share: each resource of a request is changed by itself, or refused."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
 from ottla.broker.node import Node
-from ottla.cluster.changes import ConfigResource
-from ottla.cluster.configs import Alteration, alter_brokers, alter_client_metrics, alter_group, alter_topic
+from ottla.cluster.changes import Change, ConfigResource, SetConfig
+from ottla.cluster.configs import (
+    Alteration,
+    alter_brokers,
+    alter_client_metrics,
+    alter_group,
+    alter_topic,
+    read_run_time_settings,
+)
+from ottla.config import ConfigError
+from ottla.config.security_table import LISTENER_PREFIX
 from ottla.errors import ErrorCode, KafkaError
 from ottla.handlers.deadlines import Deadline
 
@@ -66,7 +75,26 @@ async def change_settings(
         message = f"settings of resource type {resource.resource_type} cannot be {verb}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
     decide = partial(decider, name=resource.resource_name, alterations=alterations, config=node.config, replace=replace)
+    if any(alteration.name.startswith(LISTENER_PREFIX) for alteration in alterations):
+        await _check_listeners(node, decide(node.image).changes)
     if validate_only:
         decide(node.image)
     else:
         await node.metadata.change(decide, Deadline(node).left_s())
+
+
+async def _check_listeners(node: Node, changes: Sequence[Change]) -> None:
+    """Refuse settings of listeners whose certificates cannot be used, before they are in force."""
+    if node.check_listeners is None:
+        return
+    all_brokers, this_broker = read_run_time_settings(node.image, node.config)
+    after = dict(this_broker)
+    for change in changes:
+        if isinstance(change, SetConfig):
+            after.pop(change.key, None)
+            if change.value is not None:
+                after[change.key] = change.value
+    try:
+        await node.check_listeners(node.config.with_run_time_settings(all_brokers, after))
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None

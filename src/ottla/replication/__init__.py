@@ -14,6 +14,7 @@ transactions.py        transaction markers, and whether a producer has a transac
 fetch_sessions.py      incremental fetch sessions (KIP-227) of consumers and followers
 follower_fetch.py      answers the fetches of followers
 peers.py               connections to the other brokers
+peer_login.py          TLS and SASL of those connections
 nearest.py             the replica in a consumer's rack (KIP-392)
 fetchers.py            the partitions that this broker follows, and the connections to their leaders
 fetcher.py             one connection to one leader: requests, answers, errors

@@ -11,12 +11,15 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.cluster.changes import Endpoint
 from ottla.cluster.image import Image
 from ottla.system.network import Connect
 from ottla.wire.peer import ANSWER_BYTES_MAX, PeerConnection, PeerRequest, PeerUnavailable, open_peer
+
+if TYPE_CHECKING:
+    from ottla.replication.peer_login import PeerLogin
 
 __all__ = ["PeerUnavailable", "Peers"]
 
@@ -52,8 +55,10 @@ class Peers:
         connect: Connect,
         listener: str,
         random: Random,
+        login: "PeerLogin | None" = None,
     ) -> None:
-        """`listener`: the name of the inter-broker listener, the same on all brokers."""
+        """`listener`: the name of the inter-broker listener, the same on all brokers. `login`: how it is entered, if it
+        has TLS or SASL."""
         self.on_gone: Callable[[int, int], None] | None = None
         """Called with broker id and broker epoch when the process of a broker is gone."""
         self._broker_id = broker_id
@@ -61,6 +66,7 @@ class Peers:
         self._connect = connect
         self._listener = listener
         self._random = random
+        self._login = login
         self._links: dict[int, _Link] = {}
         self._is_closed = False
 
@@ -223,6 +229,8 @@ class Peers:
             client_id=f"broker-{self._broker_id}",
             timeout_s=timeout_s,
             answer_bytes_max=answer_bytes_max,
+            tls=None if self._login is None else self._login.context,
+            login=None if self._login is None else self._login.enter,
         )
 
 

@@ -32,6 +32,8 @@ class ListenerSecurity:
         self._config = config
         self._prefix = f"{LISTENER_PREFIX}{listener.name.lower()}."
         self._files: tuple[object, ...] = ()
+        self._prepared: tuple[tuple[object, ...], TlsContext | None] = ((), None)
+        """Settings that were checked, and their context: files are not read again when the settings come into force."""
         self._find_name: Callable[[str], str] | None = None
         own = config.of_listener(listener.name)
         if listener.protocol in ("SSL", "SASL_SSL"):
@@ -58,8 +60,9 @@ class ListenerSecurity:
     def check(self, config: BrokerConfig) -> None:
         """ConfigError if the certificates of these settings cannot be used. It reads files: call it in a thread."""
         if self.has_tls and self._differs(config):
-            self._build(config)
+            context = self._build(config)
             check_replacement(self._own(self._config), self._own(config), self._prefix)
+            self._prepared = (self._read_ssl(config), context)
 
     def follow(self, config: BrokerConfig) -> None:
         """Use other settings from now on. If their certificates cannot be used, the last ones stay."""
@@ -77,8 +80,12 @@ class ListenerSecurity:
             self._files = files
 
     def _replace(self, config: BrokerConfig) -> None:
+        settings, context = self._prepared
+        self._prepared = ((), None)
         try:
-            self.context = self._build(config)
+            self.context = (
+                context if context is not None and settings == self._read_ssl(config) else self._build(config)
+            )
         except ConfigError as error:
             logger.error("the certificates of listener %s stay as they are: %s", self.listener.name, error)
         else:
@@ -88,8 +95,11 @@ class ListenerSecurity:
         return config.of_listener(self.listener.name)
 
     def _differs(self, config: BrokerConfig) -> bool:
-        before, after = self._own(self._config), self._own(config)
-        return any(before.value(name) != after.value(name) for name in config.table if name.startswith("ssl."))
+        return self._read_ssl(self._config) != self._read_ssl(config)
+
+    def _read_ssl(self, config: BrokerConfig) -> tuple[object, ...]:
+        own = self._own(config)
+        return tuple(own.value(name) for name in config.table if name.startswith("ssl."))
 
     def _build(self, config: BrokerConfig) -> TlsContext:
         own = self._own(config)

@@ -10,17 +10,20 @@ ProtocolType = TypeVar("ProtocolType", bound=asyncio.BaseProtocol)
 
 class Connect(Protocol):
     async def __call__(
-        self, host: str, port: int, protocol_factory: Callable[[], ProtocolType]
+        self, host: str, port: int, protocol_factory: Callable[[], ProtocolType], tls: Any = None
     ) -> tuple[asyncio.Transport, ProtocolType]:
-        """Open a connection, as `loop.create_connection` does. OSError, ConnectionRefusedError if nobody listens."""
+        """Open a connection, as `loop.create_connection` does. OSError, ConnectionRefusedError if nobody listens.
+
+        `tls`: the TLS context, if the connection has one.
+        """
         ...
 
 
 async def connect_to_socket(
-    host: str, port: int, protocol_factory: Callable[[], ProtocolType]
+    host: str, port: int, protocol_factory: Callable[[], ProtocolType], tls: Any = None
 ) -> tuple[asyncio.Transport, ProtocolType]:
     transport: Any
-    transport, protocol = await asyncio.get_running_loop().create_connection(protocol_factory, host, port)
+    transport, protocol = await asyncio.get_running_loop().create_connection(protocol_factory, host, port, ssl=tls)
     if transport.get_extra_info("sockname") == transport.get_extra_info("peername"):
         # The kernel chose the wanted port as the local one, so that the socket is connected to itself. That happens on
         # one machine, with ports of the ephemeral range that nobody listens on.

@@ -127,7 +127,7 @@ class Connector:
         self._broker_id = broker_id
 
     async def __call__(
-        self, host: str, port: int, protocol_factory: Callable[[], ProtocolType]
+        self, host: str, port: int, protocol_factory: Callable[[], ProtocolType], tls: Any = None
     ) -> tuple[asyncio.Transport, ProtocolType]:
         source, target = self._broker_id, self._network.find_broker(port)
         while self._network.is_cut(source, target) or self._network.is_cut(target, source):
@@ -143,4 +143,4 @@ class Connector:
             protocol.connection_made = connection_made  # type: ignore[method-assign]
             return protocol
 
-        return await connect_to_socket(host, port, create)
+        return await connect_to_socket(host, port, create, tls)

@@ -9,7 +9,7 @@ of a Fetch answer are views into the memory that they were received into.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from struct import Struct
 from typing import Any, NamedTuple, cast
 
@@ -62,14 +62,19 @@ async def open_peer(
     client_id: str,
     timeout_s: float,
     answer_bytes_max: int = ANSWER_BYTES_MAX,
+    tls: Any = None,
+    login: "Callable[[PeerConnection], Awaitable[None]] | None" = None,
 ) -> "PeerConnection":
-    """Connect and learn the other broker's API versions. PeerUnavailable if that fails, or takes too long."""
+    """Connect, learn the other broker's API versions, log in. PeerUnavailable if that fails, or takes too long."""
     name = f"{host}:{port}"
     connection: PeerConnection | None = None
     try:
         async with asyncio.timeout(timeout_s):
-            _, connection = await connect(host, port, lambda: PeerConnection(name, client_id, answer_bytes_max))
+            _, connection = await connect(host, port, lambda: PeerConnection(name, client_id, answer_bytes_max), tls)
             await connection.learn_versions()
+            if login is not None:
+                await login(connection)
+            connection.become_ready()
     except ConnectionRefusedError as error:
         raise PeerUnavailable(f"{name}: connection refused", is_refused=True) from error
     except TimeoutError as error:
@@ -115,6 +120,8 @@ class PeerConnection(asyncio.BufferedProtocol):
         if response.error_code:
             raise PeerUnavailable(f"{self.name}: ApiVersions failed with error code {response.error_code}")
         self._versions = {api.api_key: range(api.min_version, api.max_version + 1) for api in response.api_keys}
+
+    def become_ready(self) -> None:
         self.is_ready = not self._is_closed
 
     def newest_version(self, api: frames.Api) -> int:

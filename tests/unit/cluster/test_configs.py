@@ -167,7 +167,7 @@ def test_topics_get_their_defaults_from_the_changed_settings() -> None:
     [
         (Alteration("node.id", SET, "4"), "cannot be changed while"),
         (Alteration("listeners", SET, "PLAINTEXT://:1"), "cannot be changed while"),
-        (Alteration("ssl.keystore.password", SET, "x"), "cannot be changed while"),
+        (Alteration("ssl.keystore.password", SET, "x"), "for one listener only"),
         (Alteration("mesage.max.bytes", SET, "4"), "did you mean 'message.max.bytes'"),
         (Alteration("message.max.bytes", SET, "x"), "not an int"),
         (Alteration("message.max.bytes", SET, "-5"), "below the minimum"),
