@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import time
 import warnings
 from collections.abc import Iterator
 from datetime import timedelta
@@ -14,6 +15,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError as AioKafkaError
 from aiokafka.helpers import create_ssl_context
 from confluent_kafka import KafkaError, Producer
+from cryptography.hazmat.primitives.asymmetric import rsa
 from kafka import KafkaProducer
 from kafka.errors import KafkaError as KafkaPythonError
 
@@ -28,6 +30,10 @@ from tests.clients.secured import (
     secured_broker,
 )
 from tests.patience import PATIENCE_S
+from tests.unit.security.test_oauth import RSA_KEY, sign, write_keys
+
+STRANGER = rsa.generate_private_key(65537, 2048)
+"""The key of another provider."""
 
 REFUSED = (KafkaError._SSL, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 """What librdkafka says when a broker refuses its certificate. With TLS 1.3 the client learns it after the handshake."""
@@ -163,3 +169,24 @@ def test_a_client_refuses_a_broker_with_a_bad_certificate(certificates: Certific
         error = find_error(librdkafka(broker, certificates, "SSL"))
     assert error.code() in REFUSED, error
     assert "certificate" in error.str(), error
+
+
+def test_librdkafka_shows_a_token(certificates: Certificates, tmp_path: Path) -> None:
+    url = write_keys(tmp_path / "keys.json")
+    settings = {
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": url,
+        "sasl.oauthbearer.allowed.urls": url,
+    }
+    now = int(time.time())
+    with secured_broker(certificates, **settings) as broker:
+        for subject, key in (("alice", RSA_KEY), ("alice", STRANGER)):
+            token = sign(key, sub=subject, iat=now, exp=now + 600)
+            client = dict(librdkafka(broker, certificates, "SASL_SSL", "PLAIN"))
+            for name in ("sasl.username", "sasl.password"):
+                del client[name]
+            client |= {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": lambda config, t=token: (t, now + 600)}
+            if key is RSA_KEY:
+                produce(client)
+            else:
+                assert find_error(client).code() == KafkaError._AUTHENTICATION

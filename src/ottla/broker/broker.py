@@ -285,7 +285,7 @@ class Broker:
         credentials = MetadataCredentials(lambda: metadata.image)
         for listener in config.endpoints.bound:
             security = await self._offload(
-                build_security, listener, config, credentials, self._random, self._clock.now_ms
+                build_security, listener, config, credentials, self._random, self._clock.now_ms, self._offload
             )
             if security is not None and self._server is not None:
                 self._securities.append(security)

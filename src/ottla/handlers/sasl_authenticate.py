@@ -22,9 +22,7 @@ async def handle(node: Node, call: Call[SaslAuthenticateRequest]) -> SaslAuthent
     try:
         token = await session.step(bytes(call.body.auth_bytes))
     except AuthenticationFailed as error:
-        return SaslAuthenticateResponse(
-            error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=error.message, auth_bytes=error.token
-        )
+        return SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=error.message)
     if session.identity is None or session.expects_token():
         return SaslAuthenticateResponse(auth_bytes=token)
     client.principal = session.identity.principal

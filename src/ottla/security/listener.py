@@ -17,6 +17,7 @@ from ottla.security.replacements import check_replacement
 from ottla.security.sasl import Credentials, ListenerSasl, SaslSession
 from ottla.security.stores import find_files, stat_files
 from ottla.security.tls import TlsContext, build_server_context
+from ottla.system.threads import Offload
 
 logger = logging.getLogger(__name__)
 
@@ -111,19 +112,29 @@ class ListenerSecurity:
 
 
 def build_security(
-    listener: Listener, config: BrokerConfig, credentials: Credentials, random: Random, now_ms: Callable[[], int]
+    listener: Listener,
+    config: BrokerConfig,
+    credentials: Credentials,
+    random: Random,
+    now_ms: Callable[[], int],
+    offload: Offload,
 ) -> ListenerSecurity | None:
     """The security of a listener; None of a PLAINTEXT one. ConfigError names the setting that is wrong."""
     if listener.protocol == "PLAINTEXT":
         return None
     sasl = None
     if listener.protocol.startswith("SASL_"):
-        sasl = _build_sasl(listener, config, credentials, random, now_ms)
+        sasl = _build_sasl(listener, config, credentials, random, now_ms, offload)
     return ListenerSecurity(listener, config, sasl)
 
 
 def _build_sasl(
-    listener: Listener, config: BrokerConfig, credentials: Credentials, random: Random, now_ms: Callable[[], int]
+    listener: Listener,
+    config: BrokerConfig,
+    credentials: Credentials,
+    random: Random,
+    now_ms: Callable[[], int],
+    offload: Offload,
 ) -> ListenerSasl:
     own = config.of_listener(listener.name)
     mechanisms = own.sasl_enabled_mechanisms
@@ -143,12 +154,18 @@ def _build_sasl(
             raise ConfigError(f'{key}: PLAIN needs users, as in {jaas.PLAIN_MODULE} required user_alice="password";')
         if listener.protocol == "SASL_PLAINTEXT":
             logger.warning("listener %s takes passwords without encryption (PLAIN, SASL_PLAINTEXT)", listener.name)
+    oauth = None
+    if "OAUTHBEARER" in mechanisms:
+        from ottla.security.oauth import OAuthValidator  # few brokers need it
+
+        oauth = OAuthValidator(config.of_listener(listener.name, "OAUTHBEARER"), now_ms, offload)
     return ListenerSasl(
         mechanisms,
         credentials,
         random,
         now_ms,
         plain_users=users,
+        oauth=oauth,
         reauthentication_ms={
             each: config.of_listener(listener.name, each).connections_max_reauth_ms for each in mechanisms
         },

@@ -91,6 +91,7 @@ class SaslSession:
         """The mechanism of an authentication in progress."""
         self._conversation: scram.ServerConversation | None = None
         self._claimed: Identity | None = None
+        self._refusal: AuthenticationFailed | None = None
         self._authenticated_at_s = float("-inf")
 
     def expects_token(self) -> bool:
@@ -116,7 +117,7 @@ class SaslSession:
             self.has_failed = True
             return False
         self._pending, self.is_raw = mechanism, raw
-        self._conversation = self._claimed = None
+        self._conversation = self._claimed = self._refusal = None
         return True
 
     async def step(self, token: bytes) -> bytes:
@@ -134,8 +135,7 @@ class SaslSession:
             self._complete(Identity(Principal("User", name)))
             return b""
         if self._pending == "OAUTHBEARER" and self.sasl.oauth is not None:
-            self._complete(await self.sasl.oauth.authenticate(token))
-            return b""
+            return await self._take_bearer_token(self.sasl.oauth, token)
         if self._pending not in scram.HASHES:
             raise AuthenticationFailed("no SASL mechanism was chosen")
         if self._conversation is None:
@@ -144,6 +144,19 @@ class SaslSession:
         assert self._claimed is not None
         self._complete(self._claimed)
         return answer
+
+    async def _take_bearer_token(self, validator: TokenValidator, token: bytes) -> bytes:
+        """RFC 7628: a token that is not accepted is answered with the reason; the client's next message ends it."""
+        if self._refusal is not None:
+            raise self._refusal
+        try:
+            self._complete(await validator.authenticate(token))
+        except AuthenticationFailed as error:
+            if not error.token:
+                raise
+            self._refusal = error
+            return error.token
+        return b""
 
     async def _begin_scram(self, token: bytes) -> bytes:
         first = scram.read_client_first(token)
