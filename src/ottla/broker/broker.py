@@ -69,6 +69,7 @@ METRICS = "metrics"
 """Name of the metrics endpoint in `ports`. Listener names are in capital letters, so no listener can have it."""
 
 UNLIMITED = (1 << 31) - 1
+LOOPBACK = ("127.0.0.1", "::1")
 
 RELOAD_S = 5.0
 """How often files with certificates are looked at."""
@@ -466,13 +467,19 @@ class Broker:
             self._threads.close()
 
 
+def find_connection_limits(config: BrokerConfig) -> Mapping[str, int]:
+    """Exceptions to max.connections.per.ip. Its default is not for this machine: who is on it needs no network."""
+    chosen = parse_connection_limits(config.max_connections_per_ip_overrides)
+    return chosen if "max.connections.per.ip" in config.given else {**dict.fromkeys(LOOPBACK, UNLIMITED), **chosen}
+
+
 def _server_settings(config: BrokerConfig, connections_max: int) -> ServerSettings:
     return ServerSettings(
         socket_request_max_bytes=config.socket_request_max_bytes,
         queued_max_request_bytes=config.queued_max_request_bytes,
         max_connections=config.max_connections,
         max_connections_per_ip=config.max_connections_per_ip,
-        max_connections_per_ip_overrides=parse_connection_limits(config.max_connections_per_ip_overrides),
+        max_connections_per_ip_overrides=find_connection_limits(config),
         max_connection_creation_rate=config.max_connection_creation_rate,
         descriptors_for_connections=connections_max,
         connections_max_idle_ms=config.connections_max_idle_ms,

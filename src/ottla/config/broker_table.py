@@ -120,8 +120,8 @@ class BrokerSettings(QuotaSettings, SecuritySettings):
         doc="Limit of open connections, over all listeners.",
     )
     max_connections_per_ip = Setting(
-        INT, INT_MAX, at_least(0), mode=CLUSTER_WIDE,
-        doc="Limit of open connections from one address.",
+        INT, 1000, at_least(0), mode=CLUSTER_WIDE,
+        doc="Limit of open connections from one address. Unset, it is not for this machine itself. Kafka has none.",
     )
     max_connections_per_ip_overrides = Setting(
         STRING, "", check_connection_limits, mode=CLUSTER_WIDE,

@@ -58,6 +58,10 @@ class Admission:
             return f"it has {here} (max.connections.per.ip)"
         if limits.max_connection_creation_rate == 0 or self._due_at - now > WAIT_S_MAX:
             return "too many wait already (max.connection.creation.rate)"
+        return None
+
+    def count_arrival(self, address: str) -> str | None:
+        """Count a connection that has just come, once. Returns why it is refused; None if it is not."""
         rates = self.address_rates
         if rates is not None and rates.is_active and not rates.admit(address):
             return "it opens them too fast (quota connection_creation_rate)"

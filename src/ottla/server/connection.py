@@ -116,7 +116,7 @@ class Connection(asyncio.BufferedProtocol):
         kind = SocketSender if plain else TransportSender
         self._outbox = Outbox(COPIED_BYTES if plain else sys.maxsize)
         self._sender = kind(self._outbox, self._transport, self._loop, self._offload, self)
-        wait_s = self._traffic.admit(self)
+        wait_s = self._traffic.admit(self, is_counted=transport.get_extra_info("sslcontext") is not None)
         if wait_s is None or not self._enter():
             self.abort()
         elif wait_s:

@@ -111,6 +111,8 @@ class TlsListener:
         traffic = self._handshakes.traffic
         open_or_coming = len(traffic.flows) + len(self._handshakes)
         refusal = traffic.admission.find_refusal(address, open_or_coming, self._loop.time(), traffic.settings)
+        if refusal is None:
+            refusal = traffic.admission.count_arrival(address)
         if refusal is not None:
             traffic.refused += 1
             traffic.warn(f"refused a connection from {address}: {refusal}")

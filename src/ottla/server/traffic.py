@@ -105,10 +105,15 @@ class Traffic:
 
     # Connections
 
-    def admit(self, flow: Flow) -> float | None:
-        """Admit a connection. Returns the seconds until it may send requests; None if it is refused."""
+    def admit(self, flow: Flow, *, is_counted: bool = False) -> float | None:
+        """Admit a connection. Returns the seconds until it may send requests; None if it is refused.
+
+        `is_counted`: it came before its TLS handshake, and its arrival was counted then.
+        """
         now = self.loop.time()
         refusal = self.admission.find_refusal(flow.address, len(self.flows), now, self.settings)
+        if refusal is None and not is_counted:
+            refusal = self.admission.count_arrival(flow.address)
         if refusal is not None:
             self.refused += 1
             self.warn(f"refused a connection from {flow.address}: {refusal}")

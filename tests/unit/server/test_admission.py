@@ -110,3 +110,34 @@ def test_connections_are_fewer_than_descriptors(
     monkeypatch.setattr(resource, "setrlimit", lambda which, limits: raised.append(limits))
     assert process.connections_allowed() == allowed
     assert raised == ([(hard, hard)] if soft != hard else [])
+
+
+def test_an_arrival_is_counted_once() -> None:
+    # A connection with TLS is counted before its handshake, and not again when it is admitted.
+    class Rates:
+        is_active = True
+        counted = 0
+
+        def admit(self, address: str) -> bool:
+            self.counted += 1
+            return self.counted < 3
+
+    async def scenario() -> None:
+        rates = Rates()
+        async with serving(echo) as (server, port):
+            traffic = server.traffic
+            traffic.admission.address_rates = rates
+            client = await connected(port)
+            client.write_frame(b"hello")
+            await client.read_frame()
+            assert rates.counted == 1
+            (flow,) = traffic.flows
+            traffic.release(flow)
+            assert traffic.admit(flow, is_counted=True) == 0
+            assert rates.counted == 1
+            assert traffic.admission.count_arrival(HERE) is None
+            refusal = traffic.admission.count_arrival(HERE)
+            assert refusal is not None and "connection_creation_rate" in refusal
+            client.close()
+
+    run("asyncio", scenario())
