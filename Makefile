@@ -70,7 +70,10 @@ bench-streams: setup ## Measure ottla.streams beside Kafka Streams: make bench-s
 bench-connect: setup ## Measure Connect beside Kafka Connect: make bench-connect ARGS=--quick
 	$(RUN)/python -m benchmarks.connect $(ARGS)
 
-bench-all: bench bench-coordinators bench-cluster bench-spark bench-streams bench-connect ## Measure every table of docs/performance.md: make bench-all ARGS="--markdown docs/performance.md"
+bench-security: setup ## Measure TLS, logins, ACLs, quotas and floods beside Apache Kafka: make bench-security ARGS=--quick
+	$(RUN)/python -m benchmarks.security $(ARGS)
+
+bench-all: bench bench-coordinators bench-cluster bench-spark bench-streams bench-connect bench-security ## Measure every table of docs/performance.md: make bench-all ARGS="--markdown docs/performance.md"
 	$(RUN)/python -m benchmarks.dispatch
 
 chaos: setup ## Kill brokers and transactional clients with kill -9 more often than the suite does: make chaos KILLS=100
