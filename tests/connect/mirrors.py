@@ -5,8 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Producer
 
+from ottla.client.client import Client
 from ottla.connect.connector import Connector
-from tests.connect.runs import RunningConnector, read_records
+from ottla.connect.connectors.mirror import clusters
+from ottla.connect.connectors.mirror.mirror_source import MirrorSource
+from ottla.connect.running.topics import TopicGroup, create_topic
+from ottla.wire.messages.create_acls import AclCreation
+from ottla.wire.messages.describe_acls import DescribeAclsRequest
+from tests.connect.runs import RunningConnector, read_records, wait_until
 from tests.patience import PATIENCE_S
 from tests.spark.topics import Broker
 
@@ -18,6 +24,7 @@ QUICK = {
     for name in (
         "refresh.topics",
         "sync.topic.configs",
+        "sync.topic.acls",
         "refresh.groups",
         "emit.checkpoints",
         "sync.group.offsets",
@@ -101,3 +108,61 @@ def send_in_transaction(broker: Broker, topic: str, first: int, count: int) -> N
 def rest_of(broker: Broker, topic: str, offset: int) -> list[str]:
     """What a consumer reads that begins at the offset."""
     return [row["value"].decode() for row in read_records(broker, topic) if row["offset"] >= offset]
+
+
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+ALLOWED, DENIED = 3, 2
+ALL, READ, WRITE, DESCRIBE = 2, 3, 4, 8
+TOPIC, LITERAL, PREFIXED = 2, 3, 4
+ANY = 1
+
+
+def add_acl(client: Client, topic: str, user: str, operation: int, permission: int, pattern: int = LITERAL) -> None:
+    acl = AclCreation(
+        resource_type=TOPIC,
+        resource_name=topic,
+        resource_pattern_type=pattern,
+        principal=f"User:{user}",
+        host="*",
+        operation=operation,
+        permission_type=permission,
+    )
+    clusters.create_acls(client, [acl])
+
+
+def list_acls(client: Client) -> set[tuple[str, int, int]]:
+    """User, operation and permission of the ACLs of the mirrored topic."""
+    request = DescribeAclsRequest(
+        resource_type_filter=TOPIC, pattern_type_filter=LITERAL, operation=ANY, permission_type=ANY
+    )
+    return {
+        (acl.principal.removeprefix("User:"), acl.operation, acl.permission_type)
+        for resource in client.ask_any(request).resources
+        for acl in resource.acls
+        if resource.resource_name == "A.guarded"
+    }
+
+
+def check_acls(pair: Clusters, source: Broker, target: Broker) -> None:
+    """Who may read may read the mirrored topic too. Nobody may write to it because of that, and what is denied stays
+    so. ACLs of other topics and of prefixes are not mirrored."""
+    a, b = (Client({"bootstrap.servers": each.bootstrap}) for each in (source, target))
+    create_topic(a, "guarded", TopicGroup(partitions=1, replication_factor=1))
+    for user, operation, permission in (
+        ("reader", READ, ALLOWED),
+        ("writer", WRITE, ALLOWED),
+        ("owner", ALL, ALLOWED),
+        ("stranger", ALL, DENIED),
+    ):
+        add_acl(a, "guarded", user, operation, permission)
+    add_acl(a, "guar", "anybody", READ, ALLOWED, PREFIXED)
+    add_acl(a, "elsewhere", "reader", READ, ALLOWED)
+    pair.mirror(FORTH, MirrorSource, topics="guarded")
+    wanted = {("reader", READ, ALLOWED), ("owner", READ, ALLOWED), ("stranger", ALL, DENIED)}
+    wait_until(lambda: len(list_acls(b)) >= len(wanted), pair.describe)
+    add_acl(a, "guarded", "later", DESCRIBE, ALLOWED)
+    wanted.add(("later", DESCRIBE, ALLOWED))
+    wait_until(lambda: len(list_acls(b)) >= len(wanted), pair.describe)
+    assert list_acls(b) == wanted
+    for client in (a, b):
+        client.close()

@@ -14,7 +14,15 @@ from ottla.connect.connectors.mirror.mirror_heartbeat import MirrorHeartbeat
 from ottla.connect.connectors.mirror.mirror_source import MirrorSource
 from ottla.testing import LocalBroker
 from ottla.topic_partition import TopicPartition
-from tests.connect.mirrors import BACK, FORTH, Clusters, make_rows, read, rest_of, send_in_transaction
+from tests.connect.mirrors import (
+    BACK,
+    FORTH,
+    Clusters,
+    make_rows,
+    read,
+    rest_of,
+    send_in_transaction,
+)
 from tests.connect.runs import count_records, wait_until
 from tests.spark.topics import send
 

@@ -25,8 +25,19 @@ from ottla.connect.connectors.mirror.mirror_source import MirrorSource
 from ottla.connect.running.topics import TopicGroup, create_topic
 from ottla.testing import LocalBroker
 from ottla.topic_partition import TopicPartition
-from tests.connect.mirrors import BACK, FORTH, Clusters, make_rows, read, rest_of, send_in_transaction
+from tests.connect.mirrors import (
+    AUTHORIZER,
+    BACK,
+    FORTH,
+    Clusters,
+    check_acls,
+    make_rows,
+    read,
+    rest_of,
+    send_in_transaction,
+)
 from tests.connect.runs import count_records, wait_until
+from tests.kafka_peer import BROKER_OPTIONS
 from tests.needs import skip_without
 from tests.patience import PATIENCE_S
 from tests.spark.topics import Broker, send
@@ -179,3 +190,14 @@ def test_the_same_names(pair: Clusters, ours: LocalBroker, apache_kafka: ApacheK
     assert find_topics(apache_kafka, "same") == {"same"}
     for client in (a, b):
         client.close()
+
+
+def test_acls_are_mirrored(spark: "SparkSession", kafka_tools: None) -> None:
+    """Of Apache Kafka, which is both the source and the target."""
+    settings = {"authorizer.class.name": AUTHORIZER, "super.users": "User:ANONYMOUS"}
+    with ApacheKafka(settings=settings, options=BROKER_OPTIONS) as kafka:
+        pair = Clusters(spark, kafka, kafka)
+        try:
+            check_acls(pair, kafka, kafka)
+        finally:
+            pair.stop()
