@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,7 +20,7 @@ from benchmarks.peers.ottla_broker import build_environment
 from ottla.cli.ports import pick_port
 
 PAUSE_SECONDS = 0.02
-DEADLINE_SECONDS = 120.0
+DEADLINE_SECONDS = 300.0
 HEAP = "-Xmx1G"
 _numbers = itertools.count()
 
@@ -28,7 +28,8 @@ _numbers = itertools.count()
 class RunningWorker:
     """Side 0 is Ottla, 1 is Apache Kafka Connect. It answers when the object is entered."""
 
-    def __init__(self, side: int, bootstrap: str) -> None:
+    def __init__(self, side: int, bootstrap: str, more_jars: Sequence[Path] = ()) -> None:
+        """`more_jars` are directories of jars with connectors that are not Kafka's own."""
         self.name = f"worker-{side}-{next(_numbers)}"
         self.port = pick_port()
         self._temporary = tempfile.TemporaryDirectory(prefix="connect-benchmark-", ignore_cleanup_errors=True)
@@ -49,7 +50,7 @@ class RunningWorker:
         with self._printed.open("wb") as printed:
             self.began = time.perf_counter()
             self._process = subprocess.Popen(
-                _build_command(side, str(file)),
+                _build_command(side, str(file), more_jars),
                 stdin=subprocess.DEVNULL,
                 stdout=printed,
                 stderr=subprocess.STDOUT,
@@ -70,13 +71,13 @@ class RunningWorker:
             text = answer.read()
         return json.loads(text) if text else None
 
-    def wait_until(self, is_done: Callable[[], bool], what: str) -> None:
+    def wait_until(self, is_done: Callable[[], bool], what: str, pause_seconds: float = PAUSE_SECONDS) -> None:
         deadline = time.monotonic() + DEADLINE_SECONDS
         while not is_done():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 last = "\n".join(self._printed.read_text(errors="replace").splitlines()[-12:])
                 raise Mismatch(f"{self.name}: {what}, and the worker has ended or is too slow: {last}")
-            time.sleep(PAUSE_SECONDS)
+            time.sleep(pause_seconds)
 
     @property
     def usage(self) -> Usage:
@@ -103,7 +104,16 @@ class RunningWorker:
         self._temporary.cleanup()
 
 
-def _build_command(side: int, properties: str) -> list[str]:
+def wait_for(is_done: Callable[[], bool], has_failed: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not is_done():
+        if has_failed() or time.monotonic() > deadline:
+            raise Mismatch("a program of the comparison has ended or is too slow")
+        time.sleep(PAUSE_SECONDS)
+
+
+def _build_command(side: int, properties: str, more_jars: Sequence[Path]) -> list[str]:
     if side == 0:
         return [sys.executable, "-m", "ottla", "connect", "up", "--config", properties, "--master", "local[2]"]
-    return peer.java_command("org.apache.kafka.connect.cli.ConnectStandalone", properties, options=(HEAP,))
+    program = "org.apache.kafka.connect.cli.ConnectStandalone"
+    return peer.java_command(program, properties, options=(HEAP,), more_jars=more_jars)

@@ -6,17 +6,15 @@ measured once a third of it is done. CPU is that of all processes of the app wit
 is the figure to trust. The results of every run are counted.
 """
 
-import argparse
-import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from benchmarks.comparison import Contest, Results, Turns, add_options, describe_run, is_chosen, print_progress, publish
+from benchmarks import side_by_side
 from benchmarks.loads.topics import Mismatch
-from benchmarks.peers.apache_kafka import VERSION, Unavailable
-from benchmarks.peers.ottla_broker import OttlaBroker
-from benchmarks.report import OtherPrograms, Row, format_number
+from benchmarks.peers.apache_kafka import VERSION
+from benchmarks.report import Row
+from benchmarks.side_by_side import SideBySide
 from benchmarks.spark.latency import compute_percentile
 from benchmarks.streams.apps import RunningApp, compile_kafka_streams_app
 from benchmarks.streams.topics import (
@@ -39,11 +37,7 @@ RESTORED_SHARE = 3
 
 
 @dataclass(frozen=True)
-class Size:
-    """How much is read, and so how long a run takes."""
-
-    pairs: int
-    rows: int
+class Size(side_by_side.Size):
     latencies: int
 
 
@@ -69,14 +63,7 @@ class Bench:
         return topic
 
 
-Run = Callable[[Bench, int], dict[Row, float]]
-"""Measures one side, 0 for Ottla and 1 for Kafka Streams."""
-
-
-@dataclass(frozen=True)
-class Workload:
-    name: str
-    run: Run
+Workload = side_by_side.Workload[Bench]
 
 
 def make_workload(name: str, title: str, topology: str, keys: int = KEYS, partitions: int = PARTITIONS) -> Workload:
@@ -186,46 +173,29 @@ WORKLOADS = (
 )
 
 
-def measure(bench: Bench, workloads: Sequence[Workload], turns: Turns) -> Results:
-    results = Results()
-    for workload in workloads:
-        try:
-            for side in turns.take(workload.name, NAMES):
-                for row, value in workload.run(bench, side).items():
-                    results.add(row, value, side)
-                    print_progress(f"  {row.name}: {format_number(value)} {row.unit}")
-        except Mismatch as reason:  # the other rows are worth having without this one
-            results.failures.append(f"{workload.name}: {reason}")
-    return results
-
-
-def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="benchmarks.streams", description=(__doc__ or "").splitlines()[0])
-    add_options(parser, [workload.name for workload in WORKLOADS], "about six minutes")
-    parser.add_argument("--input", type=int, metavar="ROWS", help="how many rows each app reads")
-    return parser.parse_args(arguments)
+def describe(size: Size) -> str:
+    return (
+        f"{size.rows:,} rows of about 100 B in {PARTITIONS} partitions, of which a third is not counted; "
+        f"{size.rows // RESTORED_SHARE:,} keys for the restart; {size.latencies} single records."
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse_options(arguments)
-    size = QUICK if options.quick else FULL
-    size = replace(size, pairs=options.pairs or size.pairs, rows=options.input or size.rows)
-    workloads = [workload for workload in WORKLOADS if is_chosen(workload.name, options.rows)]
-    began, others = time.monotonic(), OtherPrograms()
-    try:
-        compile_kafka_streams_app()
-    except Unavailable as reason:
-        print(f"Kafka Streams cannot run here: {reason}", file=sys.stderr)
-        return 1
-    with OttlaBroker() as broker:
-        results = measure(Bench(broker.bootstrap, size), workloads, Turns(size.pairs, 2))
-    conditions = (
-        f"{size.rows:,} rows of about 100 B in {PARTITIONS} partitions, of which a third is not counted; "
-        f"{size.rows // RESTORED_SHARE:,} keys for the restart; "
-        f"{size.latencies} single records. {describe_run(size.pairs, began, others)}"
+    comparison = SideBySide(
+        "benchmarks.streams",
+        __doc__ or "",
+        NAMES,
+        VERSION,
+        FULL,
+        QUICK,
+        "about six minutes",
+        WORKLOADS,
+        compile_kafka_streams_app,
+        Bench,
+        describe,
+        (BEGIN, END),
     )
-    contest = Contest(NAMES[0], f"{NAMES[1]} {VERSION}", ())
-    return publish(results, options, contest, conditions, {"size": asdict(size)}, (BEGIN, END))
+    return comparison.run(arguments)
 
 
 if __name__ == "__main__":
