@@ -5,8 +5,10 @@ records. Of our own columns (`_offset`, `_headers` and so on) most steps read no
 takes much longer to pass on a column than the steps themselves take. Both workers are on the same machine, and the
 second one has read all rows of the first before it looks.
 
-Spark removes the directory of the files when it ends, unless it is killed. The directory's name has the process that
-both workers were forked from, so the next run of the app finds the directories that nobody uses any more.
+Spark removes the directory of the files when it ends, unless it is killed. The directory's name has the process of the
+executor, so the next run of the app finds the directories that nobody uses any more. It has not the
+process that a worker was forked from: if that one is killed, its workers live on and work together with those of the
+next one.
 """
 
 import json
@@ -24,6 +26,8 @@ from ottla.streams.running.work import Failure, Position
 
 _FACTS: Final = b"facts"
 _DIRECTORY: Final = "ottla-handover"
+_EXECUTOR: Final = "OTTLA_EXECUTOR"
+"""The environment variable with the process of the executor, a JVM. Workers inherit it from their daemon."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +42,15 @@ class Handover:
     failure: Failure | None = None
 
 
+def note_executor() -> None:
+    """In the process that workers are forked from, which the executor has started."""
+    os.environ[_EXECUTOR] = str(os.getppid())
+
+
 def make_handover_path(app: str, attempt: int) -> str:
     """In a directory of this executor that Spark removes. Attempts of an application's tasks have different numbers."""
     directory = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
-    return os.path.join(directory, f"{_DIRECTORY}-{app}-{os.getppid()}", str(attempt))
+    return os.path.join(directory, f"{_DIRECTORY}-{app}-{os.environ.get(_EXECUTOR, '0')}", str(attempt))
 
 
 def send_handover(place: str, handover: Handover) -> None:
@@ -68,7 +77,7 @@ def _remove_abandoned(directory: Path) -> None:
     start = directory.name.rpartition("-")[0] + "-"
     for other in directory.parent.parent.glob(f"*/{start}*"):
         owner = other.name.removeprefix(start)
-        if owner.isdecimal() and not _is_running(int(owner)):
+        if owner.isdecimal() and int(owner) and not _is_running(int(owner)):
             shutil.rmtree(other, ignore_errors=True)
 
 

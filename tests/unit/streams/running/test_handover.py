@@ -45,6 +45,14 @@ def test_a_failure_comes_without_rows(tmp_path: Path) -> None:
     assert (found.failure, found.kept.num_rows) == (Failure(BROKEN, "no broker"), 0)
 
 
+def test_workers_of_two_daemons_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When Spark's daemon is killed, its workers live on as children of init, beside those of the next daemon."""
+    monkeypatch.setenv("OTTLA_EXECUTOR", str(os.getpid()))
+    first = make_handover_path("shop", 7)
+    monkeypatch.setattr(os, "getppid", lambda: 1)
+    assert make_handover_path("shop", 7) == first
+
+
 def test_directories_of_killed_runs_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only those of the same app, whose process is gone."""
 
