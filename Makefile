@@ -10,7 +10,7 @@ TYPES := $(VENV)/mypy.txt
 LONG_RUN := OTTLA_SAMPLES=full $(RUN)/python -m pytest -p no:cacheprovider -o faulthandler_timeout=0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check format bench bench-coordinators bench-cluster bench-spark bench-streams bench-connect bench-all chaos chaos-cluster fuzz churn simulate model soak crash-points spark-chaos connect-chaos clean
+.PHONY: help setup demo test test-all check format bench bench-coordinators bench-cluster bench-spark bench-streams bench-connect bench-all chaos chaos-cluster fuzz churn simulate model soak crash-points spark-chaos connect-chaos streams-chaos clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -105,6 +105,9 @@ spark-chaos: setup ## Kill drivers, workers and brokers of streaming queries mor
 
 connect-chaos: setup ## Kill and pause workers, brokers, databases and sinks of Connect: make connect-chaos KILLS=100
 	OTTLA_KILLS=$(or $(KILLS),14) $(LONG_RUN) -s tests/connect/test_chaos.py tests/connect/test_kills.py tests/connect/test_postgresql_kills.py tests/connect/test_workers.py $(ARGS)
+
+streams-chaos: setup ## Kill everything that a Streams app consists of more often than the suite does: make streams-chaos KILLS=50
+	OTTLA_KILLS=$(or $(KILLS),50) $(LONG_RUN) -s tests/streams/test_kills.py tests/streams/test_cluster.py $(ARGS)
 
 clean: ## Remove .venv and every cache
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -6,9 +6,11 @@ python -m tests.streams.clustered <bootstrap> <directory> <master>
 
 import sys
 import time
+from pathlib import Path
 
 from ottla.streams.app import App
 from tests.spark.driver import SETTINGS_HERE
+from tests.streams.striking import EXECUTOR, make_striker
 
 APP, LINES, KINDS, TOTALS, JOINED = "clustered", "cluster-lines", "cluster-kinds", "cluster-totals", "cluster-joined"
 EXECUTORS = 2
@@ -30,7 +32,8 @@ def make_app(bootstrap: str, directory: str, master: str) -> App:
         interval_ms=0,
         config=config,
     )
-    words = app.stream(LINES, value="string").select(F.explode(F.split("value", " ")).alias("word"))
+    lines = app.stream(LINES, value="string").select(F.explode(F.split("value", " ")).alias("word"))
+    words = lines.peek(make_striker(Path(directory).parent, EXECUTOR))
     words.group_by("word").count(name="per-word").to(TOTALS)
     kinds = app.table(KINDS, key="string", key_column="word", value="kind string")
     words.select_key("word").join(kinds, name="with-kinds").to(JOINED)

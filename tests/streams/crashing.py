@@ -1,27 +1,19 @@
 """An app that a test kills: it counts words by key in small batches and runs until it is killed.
 
-python -m tests.streams.crashing <bootstrap> <directory>
+ottla stream run tests/streams/crashing.py --set bootstrap=... --set state_dir=...
 """
 
-import sys
+from pathlib import Path
 
-from ottla.streams.app import App
+from pyspark.sql import functions as F
 
-APP, SOURCE, SINK, STORE = "counter", "numbered", "totals", "per-bucket"
-BATCH_ROWS = 20
+from ottla.streams import App
+from tests.streams.striking import POINTS, make_striker
 
-
-def make_counter(bootstrap: str, directory: str) -> App:
-    """Counts records by a key that is made from the value, so rows pass an exchange."""
-    from pyspark.sql import functions as F
-
-    app = App(APP, bootstrap=bootstrap, master="local[2]", state_dir=directory, batch_rows=BATCH_ROWS, interval_ms=0)
-    numbers = app.stream(SOURCE, value="string")
-    numbers.select((F.col("value").cast("long") % 11).cast("string").alias("bucket")).group_by("bucket").count(
-        name=STORE
-    ).to(SINK)
-    return app
-
-
-if __name__ == "__main__":
-    make_counter(*sys.argv[1:]).run()
+app = App("counter", master="local[2]", batch_rows=20, interval_ms=0)
+assert app.options.state_dir is not None
+numbers = app.stream("numbered", value="string")
+buckets = numbers.select((F.col("value").cast("long") % 11).cast("string").alias("bucket"))
+struck = buckets.peek(make_striker(Path(app.options.state_dir).parent, *POINTS))
+# The key is made from the value, so rows pass an exchange.
+struck.group_by("bucket").count(name="per-bucket").to("totals")

@@ -1,4 +1,5 @@
-"""An app on a standalone master and two workers, with a state server for each of them. A worker is killed."""
+"""An app on a standalone master and two workers, with a state server for each of them. An executor and a worker are
+killed."""
 
 import json
 from collections import Counter
@@ -18,6 +19,7 @@ from tests.spark.topics import send
 from tests.streams.apps import read_records, read_table, wait_until
 from tests.streams.clustered import APP, JOINED, KINDS, LINES, TOTALS
 from tests.streams.driver_process import DriverProcess
+from tests.streams.striking import EXECUTOR, is_struck, order_strike
 
 PARTITIONS = 4
 WORDS = ("to", "be", "or", "not", "question")
@@ -75,8 +77,9 @@ def find_servers(directory: Path) -> Iterator[psutil.Process]:
 
 @pytest.mark.long
 def test_an_app_on_a_cluster_survives_the_loss_of_a_worker(ottla_broker: LocalBroker, tmp_path: Path) -> None:
-    """Word count and stream-table join are exact, before and after a worker is killed with its executor, its Python
-    processes and its state server. When the app has stopped, no state server is left."""
+    """Word count and stream-table join are exact, after an executor was killed between the Column steps and the
+    transaction of a batch, and after a worker was killed with its executor, its Python processes and its state server.
+    When the app has stopped, no state server is left."""
     broker = ottla_broker
     for topic in (LINES, KINDS, TOTALS, JOINED):
         broker.create_topic(topic, partitions=PARTITIONS)
@@ -85,9 +88,8 @@ def test_an_app_on_a_cluster_survives_the_loss_of_a_worker(ottla_broker: LocalBr
     model = Model(broker)
     model.send(400)
     with standalone(tmp_path) as cluster:
-        driver = DriverProcess(
-            "tests.streams.clustered", tmp_path, broker.bootstrap, str(tmp_path / "state"), cluster.master
-        )
+        words = broker.bootstrap, str(tmp_path / "state"), cluster.master
+        driver = DriverProcess("tests.streams.clustered", tmp_path, *words)
         driver.start()
         try:
 
@@ -97,6 +99,10 @@ def test_an_app_on_a_cluster_survives_the_loss_of_a_worker(ottla_broker: LocalBr
 
             wait_until(is_done)
             assert len([*find_servers(tmp_path)]) == 2
+            order_strike(tmp_path, EXECUTOR)
+            model.send(400)
+            wait_until(lambda: is_struck(tmp_path, EXECUTOR))
+            wait_until(is_done)
             cluster.kill_worker(0)
             left = [*find_servers(tmp_path)]
             if len(left) == 2:  # a server belongs to no executor, unless the process that started it is still there

@@ -1,5 +1,11 @@
-"""Parts of an app are killed in the middle of its work: every record counts exactly once, in topics and answers."""
+"""Parts of an app are killed in the middle of its work: every record counts exactly once, in topics and answers.
 
+OTTLA_KILLS=50     how often something dies in the long test; `make streams-chaos` sets it
+"""
+
+import os
+import re
+import shutil
 import signal
 import time
 from collections import Counter
@@ -22,24 +28,34 @@ from tests.samples import choose_sample
 from tests.spark.killing import signal_quietly
 from tests.spark.topics import send
 from tests.streams.apps import is_read, read_records, read_table, wait_until
-from tests.streams.crashing import APP, SINK, SOURCE, STORE
 from tests.streams.driver_process import DriverProcess
+from tests.streams.striking import FIRST_WORKER, POINTS, SECOND_WORKER, is_struck, order_strike
 
+APP_FILE = Path(__file__).with_name("crashing.py")
+APP, SOURCE, SINK, STORE = "counter", "numbered", "totals", "per-bucket"
+STATE = "state"
+"""The directory of the state, below that of the test."""
 PARTITIONS = 2
 ROWS = 400
 """Twenty batches of each of them, at least, and no fewer than eleven counts."""
 
 DRIVER, WORKER, DAEMON, STATE_SERVER, BROKER, PAUSE = "driver", "worker", "daemon", "state server", "broker", "pause"
-KINDS = (DRIVER, WORKER, DAEMON, STATE_SERVER, BROKER, PAUSE)
+STATE_DIRECTORY, COPY = "state directory", "copy"
+KINDS = (DRIVER, WORKER, DAEMON, STATE_SERVER, BROKER, PAUSE, STATE_DIRECTORY, COPY, *POINTS)
+KILLS = int(os.environ.get("OTTLA_KILLS", len(KINDS)))
+KILLS_IN_A_ROUND = 10
+"""After so many, everything is compared with the model, and the app goes on."""
 MODULES = {DAEMON: "ottla.streams.running.daemon", STATE_SERVER: "ottla.streams.state.server"}
 """What runs in the processes that can be killed. A Python worker is a child of the daemon that looks like it."""
 
 
 class Driver(DriverProcess):
-    """The process of the app, and those that it has started."""
+    """The process of `ottla stream run`, and those that it has started."""
 
     def __init__(self, bootstrap: str, directory: Path) -> None:
-        super().__init__("tests.streams.crashing", directory, bootstrap, str(directory / "state"))
+        settings = f"bootstrap={bootstrap}", f"state_dir={directory / STATE}"
+        given = [word for setting in settings for word in ("--set", setting)]
+        super().__init__("ottla", directory, "stream", "run", str(APP_FILE), *given)
 
     def find(self, kind: str) -> list[psutil.Process]:
         """The processes of one kind below the driver."""
@@ -62,6 +78,7 @@ class Rounds:
 
     def __init__(self, broker: LocalBroker | LocalCluster, directory: Path, random: Random) -> None:
         self._broker = broker
+        self._directory = directory
         self._random = random
         self._sent = 0
         self._driver = Driver(broker.bootstrap, directory)
@@ -97,11 +114,39 @@ class Rounds:
             self._kill_broker()
         elif kind == PAUSE:
             self._pause_a_transaction()
+        elif kind == COPY:
+            self._start_a_copy()
+        elif kind == STATE_DIRECTORY:
+            self._driver.kill()
+            shutil.rmtree(self._directory / STATE)
+        elif kind in POINTS:
+            self._strike(kind)
         else:
             processes = self._driver.find(kind)
             assert processes or kind == WORKER, f"there is no {kind}"
             for each in self._random.sample(processes, min(len(processes), 1)):
                 signal_quietly(each)
+
+    def _strike(self, victim: str) -> None:
+        """Kill between the Column steps and the transaction of a batch, of which there is one when more was sent."""
+        order_strike(self._directory, victim)
+        self._send()
+
+        def is_done() -> bool:
+            self._driver.check()
+            return is_struck(self._directory, victim)
+
+        wait_until(is_done)
+
+    def _start_a_copy(self) -> None:
+        """A second copy of the app takes over from the first one, which ends."""
+        copy = Driver(self._broker.bootstrap, self._directory)
+        copy.start()
+        try:
+            assert self._driver.wait() != 0
+        finally:
+            self._driver.kill()
+            self._driver = copy
 
     def _kill_broker(self) -> None:
         broker = self._broker
@@ -140,6 +185,7 @@ class Rounds:
         wait_until(is_counted)
         wait_until(lambda: is_read(self._client, APP, [SOURCE, f"{APP}-{STORE}-repartition"]))
         wait_until(lambda: self._query() == expected)
+        wait_until(lambda: re.search(rf"{APP}: [\d,]+ rows/s, lag 0", self._driver.printed) is not None)
         assert self._driver.stop() == 0
         self._check_counts(expected)
         assert list_transactional_ids(self._client, f"{APP}-", only_open=True) == []
@@ -180,27 +226,35 @@ def _signal(processes: Sequence[psutil.Process], number: signal.Signals) -> None
 def run_rounds(broker: LocalBroker | LocalCluster, directory: Path, kinds: Sequence[str], seed: int) -> None:
     rounds = Rounds(broker, directory, Random(seed))
     try:
-        for kind in kinds:
+        for number, kind in enumerate(kinds, 1):
+            print(f"{number}: {kind}", flush=True)
             rounds.count_and(kind)
-        rounds.finish()
+            if number == len(kinds) or number % KILLS_IN_A_ROUND == 0:
+                rounds.finish()
     finally:
         rounds.close()
 
 
 @pytest.mark.ottla(process=True)
 def test_whatever_is_killed_every_record_counts_once(ottla_broker: LocalBroker, tmp_path: Path, seed: int) -> None:
-    """kill -9 of a state server, a Python worker, or the driver with all its children, at a random moment."""
-    run_rounds(ottla_broker, tmp_path, choose_sample((STATE_SERVER, WORKER, DRIVER), 1), seed)
+    """kill -9 of a state server, a Python worker, or the driver with all its children, at a random moment; of a Python
+    worker between the Column steps and the transaction of a batch."""
+    run_rounds(
+        ottla_broker,
+        tmp_path,
+        choose_sample((STATE_SERVER, WORKER, DAEMON, DRIVER, FIRST_WORKER, SECOND_WORKER), 1),
+        seed,
+    )
 
 
 @pytest.mark.long
 @pytest.mark.ottla(process=True)
-@pytest.mark.parametrize("turn", range(3))
-def test_many_kills_of_everything_count_once(ottla_broker: LocalBroker, tmp_path: Path, seed: int, turn: int) -> None:
-    """Also of the broker and of Python's daemon; and a transaction that takes longer than transaction.timeout.ms."""
-    kinds = [*KINDS]
-    Random(seed + turn).shuffle(kinds)
-    run_rounds(ottla_broker, tmp_path, kinds, seed + turn)
+def test_many_kills_of_everything_count_once(ottla_broker: LocalBroker, tmp_path: Path, seed: int) -> None:
+    """Also of the broker and of Python's daemon; a transaction that takes longer than transaction.timeout.ms, a state
+    directory that is deleted, and a second copy of the app. One model for all rounds."""
+    random = Random(seed)
+    kinds = [kind for _ in range(-(-KILLS // len(KINDS))) for kind in random.sample(KINDS, len(KINDS))]
+    run_rounds(ottla_broker, tmp_path, kinds[:KILLS], seed)
 
 
 @pytest.mark.long

@@ -1,0 +1,64 @@
+"""Many partitions, most of them empty."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.streams.windows import tumbling
+from ottla.testing import LocalBroker
+from tests.spark.topics import send
+from tests.streams.apps import make_app, read_records, read_table, running, wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PARTITIONS = 100
+FILLED = (3, 42, 99)
+WORDS = [f"w{n % 37}" for n in range(900)]
+
+
+@pytest.mark.long
+def test_a_hundred_partitions_of_which_most_are_empty(
+    spark: "SparkSession", ottla_broker: LocalBroker, tmp_path: Path
+) -> None:
+    """A count behind an exchange and final windows, in as many tasks as there are partitions. Empty partitions hold up
+    no window, before and after a restart, which sends rows of later windows."""
+    for topic in ("many", "many-totals", "many-windows"):
+        ottla_broker.create_topic(topic, partitions=PARTITIONS, retention_ms=-1)
+    expected = Counter(WORDS)
+    for start in (0, 450):
+        send(
+            ottla_broker,
+            "many",
+            [
+                {"key": f"{n}", "value": WORDS[n], "partition": FILLED[n % 3], "timestamp": 1_000 + n + 10 * start}
+                for n in range(start, start + 450)
+            ],
+        )
+        app = make_app(ottla_broker, tmp_path, "many-parts")
+        words = app.stream("many", key="string", value="string", key_column="number").map(
+            lambda row: {"word": row["value"]}, schema="word string"
+        )
+        words.group_by("word").count(name="totals").to("many-totals")
+        windows = words.group_by("word").window(tumbling("1 second", close_idle="200 milliseconds"))
+        windows.count(name="windows", emit="final").to("many-windows")
+        seen = Counter(WORDS[: start + 450])
+        with running(app):
+            wait_until(
+                lambda seen=seen: (  # type: ignore[misc]
+                    read_table(ottla_broker, "many-totals") == {word: {"count": n} for word, n in seen.items()}
+                ),
+                app,
+            )
+            if start:
+                wait_until(lambda: _sum_windows(ottla_broker) == expected, app)
+
+
+def _sum_windows(broker: LocalBroker) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for record in read_records(broker, "many-windows"):
+        found[json.loads(record["key"])["word"]] += json.loads(record["value"])["count"]
+    return found
