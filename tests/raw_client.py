@@ -29,8 +29,12 @@ _CORRELATION_ID = Struct(">i")
 
 
 class RawClient:
-    def __init__(self, host: str, port: int, client_id: str = "raw", timeout_s: float = PATIENCE_S) -> None:
-        self._socket = socket.create_connection((host, port), timeout_s)
+    def __init__(
+        self, host: str, port: int, client_id: str = "raw", timeout_s: float = PATIENCE_S, source: str | None = None
+    ) -> None:
+        """`source`: the address that the broker sees. On Linux every 127.x.y.z is one of this machine."""
+        from_address = None if source is None else (source, 0)
+        self._socket = socket.create_connection((host, port), timeout_s, from_address)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._client_id = client_id
         self._sent = 0

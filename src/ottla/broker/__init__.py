@@ -13,6 +13,8 @@ handler_table.py  every handler by API key, gathered from the modules of `ottla.
 dispatch.py       from the bytes of a request to the bytes of its answer
 throttling.py     quotas around handlers: counts what requests consume, mutes connections
 credentials.py    the users in the metadata, as authentication asks for them
+access.py         the authorizer of a broker, and what it adds to the handlers
+auditing.py       lines of the audit log for administrative requests
 addresses.py      the address at which a client can reach a broker
 faults.py         faults that a test injects
 """

@@ -13,6 +13,7 @@ from functools import partial
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
+from ottla.broker.access import build_authorizer, guard
 from ottla.broker.alone import Alone, take_over_settings
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.faults import Faults
@@ -165,6 +166,9 @@ class Broker:
         replication = Replication(config, self._disk, self._directories, self._clock, self._random, self._offload)
         replication.failures.on_failure = self._directory_failed
         progress = RecoveryProgress(self._clock)
+        authorizer = build_authorizer(config, metadata.image)
+        if authorizer is not None:
+            metadata.on_change(lambda before, after, changes: authorizer.follow(after.acls))
         metadata.on_change(self._follow_settings)
         metadata.on_change(replication.reconciliation.apply)
         peers = participation.build(replication)
@@ -179,7 +183,10 @@ class Broker:
             clock = asyncio.get_running_loop().time
             self._telemetry = Telemetry(metadata.image, config.telemetry_max_bytes, clock, self._random)
         table = refuse_writes(load_handlers()) if self._read_only else load_handlers()
+        if authorizer is not None:
+            table = guard(table)
         self._node = self._build_node(config, metadata, replication, coordinators, table)
+        self._node.authorizer = authorizer
         settings = _server_settings(config, self._connections_max)
         self._server = Server(Dispatch(self._node, table), settings, self._offload, is_open=False)
         self._server.traffic.admission.address_rates = self._quotas.connections

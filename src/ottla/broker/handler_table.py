@@ -12,6 +12,8 @@ from ottla import handlers
 from ottla.broker.call import Call, Part
 from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.authorization import require_one
+from ottla.security.rights import Requirement
 from ottla.wire import frames
 
 Frame = bytes | bytearray | memoryview
@@ -26,6 +28,8 @@ build the response to a request that failed as a whole."""
 class Handler(NamedTuple):
     api: frames.Api
     versions: range
+    requires: Requirement
+    """The rights that clients need."""
     handle: Callable[[Node, Call[Any]], Any]
     codec: Codec | None
     """The codec of a handler that reads and writes without a schema. None: it is compiled from the schema of the
@@ -40,7 +44,10 @@ def load_handlers() -> Mapping[int, Handler]:
             continue
         api = frames.find_api_by_folder(module_info.name)
         module = import_module(f"{handlers.__name__}.{module_info.name}")
-        table[api.key] = Handler(api, module.VERSIONS, module.handle, getattr(module, "CODEC", None))
+        requires = getattr(module, "REQUIRES", None)
+        if not isinstance(requires, Requirement):
+            raise TypeError(f"{module.__name__} does not declare in REQUIRES which rights clients need for {api.name}")
+        table[api.key] = Handler(api, module.VERSIONS, requires, module.handle, getattr(module, "CODEC", None))
     return dict(sorted(table.items()))
 
 
@@ -88,3 +95,19 @@ def refuse_writes(table: Mapping[int, Handler]) -> Mapping[int, Handler]:
         key: handler._replace(handle=refuse) if handler.api.name in WRITES else handler
         for key, handler in table.items()
     }
+
+
+def require_rights(table: Mapping[int, Handler]) -> Mapping[int, Handler]:
+    """The table of a broker with an authorizer: requests that need a right as a whole are refused without it. What
+    else a handler requires, it checks itself."""
+
+    def guard(handler: Handler) -> Handler:
+        rights, handle = handler.requires.rights, handler.handle
+
+        def check_and_handle(node: Node, call: Call[Any]) -> Any:
+            require_one(node, call, rights)
+            return handle(node, call)
+
+        return handler._replace(handle=check_and_handle)
+
+    return {key: guard(handler) if handler.requires.is_whole else handler for key, handler in table.items()}

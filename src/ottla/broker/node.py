@@ -22,6 +22,7 @@ from ottla.replication.compaction import Compaction
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.record_checks import RecordChecks
 from ottla.replication.replicas import Replicas
+from ottla.security.authorizer import Authorizer
 from ottla.system.clock import Clock
 from ottla.telemetry.telemetry import Telemetry
 
@@ -50,6 +51,8 @@ class Node:
     """Metrics that clients push. None: there is no metrics page that could show them."""
     apis: Mapping[int, range]
     """API key -> supported versions."""
+    authorizer: Authorizer | None = None
+    """Decides what clients may do. None: everybody may do everything."""
     catch_up: Callable[[], Awaitable[None]] | None = None
     """Replays what other brokers have changed in the metadata, before a client is told that something is unknown. None
     on a broker that is alone: nobody else changes anything."""

@@ -31,7 +31,6 @@ add.partitions.to.txn.retry.backoff.ms int 20
 alter.config.policy.class.name class -
 alter.log.dirs.replication.quota.window.num int 11
 alter.log.dirs.replication.quota.window.size.seconds int 1
-authorizer.class.name string ""
 background.threads int 10
 broker.heartbeat.interval.ms int 2000
 broker.session.timeout.ms int 9000
@@ -203,7 +202,6 @@ unstable.feature.versions.enable boolean false
 _FORMER = """
 advertised.host.name string -
 advertised.port int -
-allow.everyone.if.no.acl.found boolean false
 auto.include.jmx.reporter boolean true
 control.plane.listener.name string -
 eligible.leader.replicas.enable boolean false
@@ -223,7 +221,6 @@ password.encoder.secret password -
 port int -
 quota.consumer.default long 9223372036854775807
 quota.producer.default long 9223372036854775807
-super.users string -
 zookeeper.clientCnxnSocket string -
 zookeeper.max.in.flight.requests int 10
 zookeeper.metadata.migration.enable boolean false

@@ -5,6 +5,7 @@ The attribute `node_id` is the setting `node.id`. Defaults are those of Kafka; w
 
 import sys
 
+from ottla.config.authorizer_table import AuthorizerSettings
 from ottla.config.listeners import PROTOCOLS
 from ottla.config.overrides import check_connection_limits
 from ottla.config.quota_table import QuotaSettings
@@ -41,7 +42,7 @@ def _refuse_zookeeper_tls(value: bool) -> str | None:
 # fmt: off
 # The class is a table: a setting is one line of type, default and limit, and one line that says what it does. One
 # argument per line would make it half as long again and harder to compare.
-class BrokerSettings(QuotaSettings, SecuritySettings):
+class BrokerSettings(AuthorizerSettings, QuotaSettings, SecuritySettings):
     # Identity and location
     node_id = Setting(
         INT, 1, at_least(0),

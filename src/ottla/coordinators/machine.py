@@ -28,12 +28,18 @@ NOBODY: Ticket = -1
 """The ticket of a turn that no request waits for, such as one that a timer starts."""
 
 
+Sight = Callable[[str], bool]
+"""Says whether a client may know that a topic exists."""
+
+
 class Caller(NamedTuple):
     """Who sent a request."""
 
     client_id: str
     host: str
     """The client's address with a slash before it, as Kafka shows it in group descriptions."""
+    sight: Sight | None = None
+    """What the client's patterns can match. None: every topic."""
 
 
 class Meters(NamedTuple):

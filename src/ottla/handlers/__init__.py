@@ -1,4 +1,4 @@
-"""One module per API, named like the API in snake case. Each has `VERSIONS` and `handle(node, call)`.
+"""One module per API, named like the API in snake case. Each has `VERSIONS`, `REQUIRES` and `handle(node, call)`.
 
 records        produce, fetch, list_offsets, offset_for_leader_epoch, delete_records, describe_producers
 topics         metadata, create_topics, create_partitions, delete_topics, describe_topic_partitions
@@ -13,7 +13,9 @@ quotas         describe_client_quotas, alter_client_quotas
 telemetry      get_telemetry_subscriptions, push_telemetry
 access control describe_acls, create_acls, delete_acls
 
+`REQUIRES` says which rights a client needs (`ottla.security.rights`). A handler without it is not loaded.
+
 `ottla.broker.handler_table` collects the modules. A module whose name is not that of an API is a helper that handlers
-share: `client_traits`, `config_changes`, `deadlines`, `mutations`, `new_leader`. Produce and Fetch have a codec of
-their own, in `CODEC`, so that records are never copied.
+share: `acl_messages`, `authorization`, `client_traits`, `config_changes`, `config_rights`, `deadlines`, `mutations`,
+`new_leader`. Produce and Fetch have a codec of their own, in `CODEC`, so that records are never copied.
 """

@@ -9,14 +9,19 @@ from ottla.cluster.topics import CONSUMER_OFFSETS
 from ottla.coordinators.machine import Producer
 from ottla.coordinators.transactions.admission import wait_for_last_transaction
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.authorization import require
+from ottla.security import rights
 from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 VERSIONS = range(0, 5)
+REQUIRES = rights.parts(rights.WRITE_TRANSACTIONAL_ID, rights.READ_GROUP)
 
 
 async def handle(node: Node, call: Call[AddOffsetsToTxnRequest]) -> AddOffsetsToTxnResponse:
     request = call.body
+    require(node, call, rights.WRITE_TRANSACTIONAL_ID, request.transactional_id)
+    require(node, call, rights.READ_GROUP, request.group_id)
     if not request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     producer = Producer(request.producer_id, request.producer_epoch)

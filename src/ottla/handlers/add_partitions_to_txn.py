@@ -13,6 +13,8 @@ from ottla.coordinators.machine import Producer
 from ottla.coordinators.transactions.admission import wait_for_last_transaction
 from ottla.coordinators.transactions.transaction import EPOCH_BUMP
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.authorization import may, require
+from ottla.security import rights
 from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -24,6 +26,7 @@ from ottla.wire.messages.add_partitions_to_txn import (
 )
 
 VERSIONS = range(0, 6)
+REQUIRES = rights.parts(rights.CLUSTER_ACTION, rights.WRITE_TRANSACTIONAL_ID, rights.WRITE_TOPIC)
 BROKERS_FROM = 4
 
 Codes = Mapping[TopicPartition, ErrorCode]
@@ -31,18 +34,26 @@ Codes = Mapping[TopicPartition, ErrorCode]
 
 async def handle(node: Node, call: Call[AddPartitionsToTxnRequest]) -> AddPartitionsToTxnResponse:
     """The transactions of a request do not wait for each other: their records are replicated together."""
-    asked = [handle_transaction(node, call.version, transaction) for transaction in call.body.transactions]
+    if call.version >= BROKERS_FROM:
+        require(node, call, rights.CLUSTER_ACTION)
+    asked = [handle_transaction(node, call, transaction) for transaction in call.body.transactions]
     results = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
     return AddPartitionsToTxnResponse(results_by_transaction=results)
 
 
 async def handle_transaction(
-    node: Node, version: int, transaction: AddPartitionsToTxnTransaction
+    node: Node, call: Call[AddPartitionsToTxnRequest], transaction: AddPartitionsToTxnTransaction
 ) -> AddPartitionsToTxnResult:
+    version = call.version
     partitions = [TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions]
-    if node.catch_up is not None and any(node.image.partition(*partition) is None for partition in partitions):
-        await node.catch_up()  # another broker may have created them a moment ago
-    codes = find_unusable(node, partitions, from_client=version < BROKERS_FROM)
+    codes = find_unauthorized(node, call, transaction, partitions) if version < BROKERS_FROM else {}
+    if not codes:
+        forbidden = find_forbidden(node, call, partitions)
+        if node.catch_up is not None and any(
+            node.image.partition(*partition) is None for partition in partitions if partition.topic not in forbidden
+        ):
+            await node.catch_up()  # another broker may have created them a moment ago
+        codes = find_unusable(node, partitions, forbidden)
     if not codes:
         try:
             codes = await add_or_verify(node, version, transaction, partitions)
@@ -66,11 +77,30 @@ async def handle_transaction(
     )
 
 
-def find_unusable(node: Node, partitions: list[TopicPartition], *, from_client: bool) -> Codes:
+def find_unauthorized(
+    node: Node,
+    call: Call[AddPartitionsToTxnRequest],
+    transaction: AddPartitionsToTxnTransaction,
+    partitions: list[TopicPartition],
+) -> Codes:
+    if may(node, call, rights.WRITE_TRANSACTIONAL_ID, transaction.transactional_id):
+        return {}
+    return dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+
+def find_forbidden(node: Node, call: Call[AddPartitionsToTxnRequest], partitions: list[TopicPartition]) -> set[str]:
+    """Topics that the client may not write to. Brokers have checked that when they got the records."""
+    if call.version >= BROKERS_FROM:
+        return set()
+    topics = {partition.topic for partition in partitions}
+    return {topic for topic in topics if is_internal(topic) or not may(node, call, rights.WRITE_TOPIC, topic)}
+
+
+def find_unusable(node: Node, partitions: list[TopicPartition], forbidden: set[str]) -> Codes:
     """The error of each partition if one of them does not exist or is not writable: then none of them is added."""
     found = {}
     for partition in partitions:
-        if from_client and is_internal(partition.topic):
+        if partition.topic in forbidden:
             found[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif node.image.partition(*partition) is None:
             found[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -11,6 +11,7 @@ from ottla.broker.node import Node
 from ottla.cluster.quotas import Alteration, Entity, alter_quotas, make_entity
 from ottla.errors import ErrorCode, KafkaError
 from ottla.handlers.deadlines import Deadline
+from ottla.security import rights
 from ottla.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasRequestEntryData,
@@ -20,6 +21,7 @@ from ottla.wire.messages.alter_client_quotas import (
 )
 
 VERSIONS = range(0, 2)
+REQUIRES = rights.whole(rights.ALTER_CONFIGS_OF_CLUSTER)
 
 
 async def handle(node: Node, call: Call[AlterClientQuotasRequest]) -> AlterClientQuotasResponse:

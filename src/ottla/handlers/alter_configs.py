@@ -6,6 +6,7 @@ Versions: 2 flexible. Clients since 2.3 use IncrementalAlterConfigs, which does 
 from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.cluster.configs import Alteration, Operation
+from ottla.handlers import config_rights
 from ottla.handlers.config_changes import change_each, change_settings
 from ottla.wire.messages.alter_configs import (
     AlterConfigsRequest,
@@ -15,12 +16,14 @@ from ottla.wire.messages.alter_configs import (
 )
 
 VERSIONS = range(0, 3)
+REQUIRES = config_rights.TO_ALTER
 
 
 async def handle(node: Node, call: Call[AlterConfigsRequest]) -> AlterConfigsResponse:
     request = call.body
 
     async def replace(resource: AlterConfigsResource) -> None:
+        config_rights.require_for(node, call, REQUIRES, resource.resource_type, resource.resource_name)
         alterations = [Alteration(each.name, Operation.SET, each.value) for each in resource.configs]
         await change_settings(node, resource, alterations, replace=True, validate_only=request.validate_only)
 

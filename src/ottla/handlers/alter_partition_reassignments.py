@@ -11,6 +11,7 @@ from ottla.broker.node import Node
 from ottla.cluster.reassignments import alter_reassignments
 from ottla.errors import ErrorCode, KafkaError
 from ottla.handlers.deadlines import Deadline
+from ottla.security import rights
 from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -20,6 +21,7 @@ from ottla.wire.messages.alter_partition_reassignments import (
 )
 
 VERSIONS = range(0, 2)
+REQUIRES = rights.whole(rights.ALTER_CLUSTER)
 
 
 async def handle(node: Node, call: Call[AlterPartitionReassignmentsRequest]) -> AlterPartitionReassignmentsResponse:

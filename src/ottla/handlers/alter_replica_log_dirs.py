@@ -8,6 +8,7 @@ Versions: 2 flexible.
 from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
+from ottla.security import rights
 from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -17,6 +18,7 @@ from ottla.wire.messages.alter_replica_log_dirs import (
 )
 
 VERSIONS = range(1, 3)
+REQUIRES = rights.whole(rights.ALTER_CLUSTER)
 
 
 def handle(node: Node, call: Call[AlterReplicaLogDirsRequest]) -> AlterReplicaLogDirsResponse:

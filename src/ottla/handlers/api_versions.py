@@ -12,6 +12,7 @@ from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.cluster.features import SUPPORTED
 from ottla.errors import ErrorCode
+from ottla.security import rights
 from ottla.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -22,6 +23,7 @@ from ottla.wire.messages.api_versions import (
 from ottla.wire.schema import encode
 
 VERSIONS = range(0, 5)
+REQUIRES = rights.NOTHING
 
 PRODUCE = 0
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

@@ -10,14 +10,17 @@ from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.coordinators.consumer.assignors import ASSIGNORS
 from ottla.coordinators.consumer.members import LEAVING, LEAVING_FOR_NOW
-from ottla.coordinators.machine import Caller
+from ottla.coordinators.machine import Caller, Sight
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.authorization import require
+from ottla.security import rights
 from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
 
 VERSIONS = range(0, 2)
+REQUIRES = rights.parts(rights.READ_GROUP, rights.DESCRIBE_TOPIC)
 
 FEATURE = "group.version"
 PROTOCOL = "consumer"
@@ -36,10 +39,13 @@ async def handle(node: Node, call: Call[ConsumerGroupHeartbeatRequest]) -> Consu
             ErrorCode.UNSUPPORTED_VERSION,
             "the consumer protocol is disabled (feature group.version, group.coordinator.rebalance.protocols)",
         )
+    require(node, call, rights.READ_GROUP, request.group_id)
+    for name in request.subscribed_topic_names or ():
+        require(node, call, rights.DESCRIBE_TOPIC, name)
     check(request, call.version, node.config.group_consumer_assignors)
     if not request.member_id:
         request.member_id = urlsafe_b64encode(node.random.randbytes(16)).decode().rstrip("=")
-    caller = Caller(call.client_id or "", f"/{call.client.address}")
+    caller = Caller(call.client_id or "", f"/{call.client.address}", build_sight(node, call))
     return await node.groups.consumer_heartbeat(request, caller)
 
 
@@ -78,3 +84,11 @@ def check_join(request: ConsumerGroupHeartbeatRequest) -> None:
 
 def invalid_request(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+
+def build_sight(node: Node, call: Call[ConsumerGroupHeartbeatRequest]) -> Sight | None:
+    """Which topics a pattern of the client can match: those that it may describe."""
+    authorizer, client = node.authorizer, call.client
+    if authorizer is None:
+        return None
+    return lambda name: authorizer.allows(client, rights.DESCRIBE_TOPIC, name)

@@ -10,8 +10,10 @@ from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.cluster.partitions import create_partitions
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.authorization import require
 from ottla.handlers.deadlines import Deadline
 from ottla.handlers.mutations import MutationQuota
+from ottla.security import rights
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -21,6 +23,7 @@ from ottla.wire.messages.create_partitions import (
 
 VERSIONS = range(0, 4)
 STRICT_FROM = 3
+REQUIRES = rights.parts(rights.ALTER_TOPIC)
 
 
 async def handle(node: Node, call: Call[CreatePartitionsRequest]) -> CreatePartitionsResponse:
@@ -34,6 +37,7 @@ async def handle(node: Node, call: Call[CreatePartitionsRequest]) -> CreateParti
         try:
             if named[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
+            require(node, call, rights.ALTER_TOPIC, topic.name)
             await create(node, topic, request.validate_only, deadline, quota)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message or None

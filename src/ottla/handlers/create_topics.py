@@ -15,8 +15,10 @@ from ottla.broker.node import Node
 from ottla.cluster.topics import CreatedTopic, NewTopic, create_topic, create_topics
 from ottla.config.description import TopicDescriptions
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.authorization import may
 from ottla.handlers.deadlines import Deadline
 from ottla.handlers.mutations import MutationQuota
+from ottla.security import rights
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -27,6 +29,7 @@ from ottla.wire.messages.create_topics import (
 
 VERSIONS = range(2, 8)
 STRICT_FROM = 6
+REQUIRES = rights.parts(rights.CREATE_CLUSTER, rights.CREATE_TOPIC, rights.DESCRIBE_CONFIGS_OF_TOPIC)
 
 
 async def handle(node: Node, call: Call[CreateTopicsRequest]) -> CreateTopicsResponse:
@@ -36,10 +39,13 @@ async def handle(node: Node, call: Call[CreateTopicsRequest]) -> CreateTopicsRes
     wanted: list[NewTopic] = []
     deadline = Deadline(node, request.timeout_ms)
     quota = MutationQuota(node, call, STRICT_FROM)
+    may_create_all = may(node, call, rights.CREATE_CLUSTER, silent=True)
     for asked in request.topics:
         try:
             if named[asked.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
+            if not (may_create_all or may(node, call, rights.CREATE_TOPIC, asked.name)):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
             topic = read_topic(asked)
             if quota.is_active:
                 quota.take(create_topic(node.image, topic, node.config, node.random).result.partitions)
@@ -50,7 +56,7 @@ async def handle(node: Node, call: Call[CreateTopicsRequest]) -> CreateTopicsRes
     while wanted:
         created = await create(node, wanted, request.validate_only, deadline)
         for topic, result in zip(wanted, created, strict=False):
-            results[topic.name] = build_result(node, topic.name, result)
+            results[topic.name] = build_result(node, call, topic.name, result)
         wanted = wanted[len(created) :]
     await node.replication.reconciliation.wait_until_created()
     response = CreateTopicsResponse(topics=list(results.values()))
@@ -84,9 +90,15 @@ async def create(
         return [error] * len(wanted)
 
 
-def build_result(node: Node, name: str, created: CreatedTopic | KafkaError) -> CreatableTopicResult:
+def build_result(
+    node: Node, call: Call[CreateTopicsRequest], name: str, created: CreatedTopic | KafkaError
+) -> CreatableTopicResult:
     if isinstance(created, KafkaError):
         return build_error_result(name, created)
+    if not may(node, call, rights.DESCRIBE_CONFIGS_OF_TOPIC, name, silent=True):
+        return CreatableTopicResult(
+            name=name, topic_id=created.topic_id, topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        )
     return CreatableTopicResult(
         name=name,
         topic_id=created.topic_id,

@@ -6,17 +6,22 @@ Versions: 1 throttle time; 2 flexible.
 from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.errors import KafkaError
+from ottla.handlers.authorization import require
+from ottla.security import rights
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 VERSIONS = range(0, 3)
+REQUIRES = rights.parts(rights.DELETE_GROUP)
 
 
 async def handle(node: Node, call: Call[DeleteGroupsRequest]) -> DeleteGroupsResponse:
-    return DeleteGroupsResponse(results=[await delete(node, name) for name in dict.fromkeys(call.body.groups_names)])
+    names = dict.fromkeys(call.body.groups_names)
+    return DeleteGroupsResponse(results=[await delete(node, call, name) for name in names])
 
 
-async def delete(node: Node, group_id: str) -> DeletableGroupResult:
+async def delete(node: Node, call: Call[DeleteGroupsRequest], group_id: str) -> DeletableGroupResult:
     try:
+        require(node, call, rights.DELETE_GROUP, group_id)
         return await node.groups.delete(group_id)
     except KafkaError as error:
         return DeletableGroupResult(group_id=group_id, error_code=error.code)

@@ -13,7 +13,9 @@ from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.cluster.topics import is_internal
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.authorization import may
 from ottla.replication.partition import Partition
+from ottla.security import rights
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -22,6 +24,7 @@ from ottla.wire.messages.delete_records import (
 )
 
 VERSIONS = range(0, 3)
+REQUIRES = rights.parts(rights.DELETE_TOPIC)
 
 HIGH_WATERMARK = -1
 UNKNOWN = -1
@@ -43,7 +46,10 @@ async def handle(node: Node, call: Call[DeleteRecordsRequest]) -> DeleteRecordsR
     topics = []
     for topic in call.body.topics:
         offsets = {partition.partition_index: partition.offset for partition in topic.partitions}
-        results = [delete(node, topic.name, index, offset, deletions) for index, offset in offsets.items()]
+        if may(node, call, rights.DELETE_TOPIC, topic.name):
+            results = [delete(node, topic.name, index, offset, deletions) for index, offset in offsets.items()]
+        else:
+            results = [refuse(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for index in offsets]
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
     if deletions:
         try:
@@ -54,6 +60,10 @@ async def handle(node: Node, call: Call[DeleteRecordsRequest]) -> DeleteRecordsR
         else:
             await wait_for_replicas(node, deletions, call.body.timeout_ms / 1000)
     return DeleteRecordsResponse(topics=topics)
+
+
+def refuse(index: int, code: ErrorCode) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=UNKNOWN, error_code=code)
 
 
 def delete(node: Node, topic: str, index: int, offset: int, deletions: list[Deletion]) -> DeleteRecordsPartitionResult:
@@ -67,7 +77,7 @@ def delete(node: Node, topic: str, index: int, offset: int, deletions: list[Dele
         partition.require_leader()
         start = partition.delete_records(None if offset == HIGH_WATERMARK else offset)
     except KafkaError as error:
-        return DeleteRecordsPartitionResult(partition_index=index, low_watermark=UNKNOWN, error_code=error.code)
+        return refuse(index, error.code)
     result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=start)
     deletions.append(Deletion(partition, start, result))
     return result

@@ -12,8 +12,10 @@ from ottla.broker.node import Node
 from ottla.cluster.image import TopicImage
 from ottla.cluster.topics import delete_topic
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.authorization import may, refusal, require
 from ottla.handlers.deadlines import Deadline
 from ottla.handlers.mutations import MutationQuota
+from ottla.security import rights
 from ottla.wire.message import ZERO_UUID
 from ottla.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -24,6 +26,7 @@ from ottla.wire.messages.delete_topics import (
 
 VERSIONS = range(1, 7)
 STRICT_FROM = 5
+REQUIRES = rights.parts(rights.DELETE_CLUSTER, rights.DELETE_TOPIC, rights.DESCRIBE_TOPIC)
 
 
 async def handle(node: Node, call: Call[DeleteTopicsRequest]) -> DeleteTopicsResponse:
@@ -33,20 +36,21 @@ async def handle(node: Node, call: Call[DeleteTopicsRequest]) -> DeleteTopicsRes
     deadline = Deadline(node, call.body.timeout_ms)
     quota = MutationQuota(node, call, STRICT_FROM)
     named = Counter((topic.name, topic.topic_id) for topic in call.body.topics)
+    may_delete_all = may(node, call, rights.DELETE_CLUSTER, silent=True)
     results = []
     for name, topic_id in named:
         asked = DeleteTopicState(name=name, topic_id=topic_id)
         try:
             if named[name, topic_id] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
-            topic = find(node, asked)
+            topic = find(node, asked) if may_delete_all else find_deletable(node, call, asked)
             if quota.is_active:
                 quota.take(len(topic.partitions))
             await node.metadata.change(partial(delete_topic, topic_id=topic.id), deadline.left_s())
         except KafkaError as error:
             results.append(
                 DeletableTopicResult(
-                    name=name, topic_id=topic_id, error_code=error.code, error_message=error.message or None
+                    name=asked.name, topic_id=topic_id, error_code=error.code, error_message=error.message or None
                 )
             )
         else:
@@ -67,4 +71,18 @@ def find(node: Node, asked: DeleteTopicState) -> TopicImage:
     topic = node.image.topic(asked.name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return topic
+
+
+def find_deletable(node: Node, call: Call[DeleteTopicsRequest], asked: DeleteTopicState) -> TopicImage:
+    """The topic, if the client may delete it. Who may not see it learns neither its name nor whether it exists; only an
+    id that exists is told from one that does not, as in Kafka."""
+    by_id = asked.name is None
+    if asked.name is not None and asked.topic_id == ZERO_UUID:
+        require(node, call, rights.DESCRIBE_TOPIC, asked.name)
+    topic = find(node, asked)
+    if not may(node, call, rights.DELETE_TOPIC, topic.name):
+        if by_id and may(node, call, rights.DESCRIBE_TOPIC, topic.name, silent=True):
+            asked.name = topic.name
+        raise refusal(rights.DELETE_TOPIC)
     return topic

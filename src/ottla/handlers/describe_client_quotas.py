@@ -10,6 +10,7 @@ from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.cluster.quotas import CLIENT_ID, IP, USER, Match, find_quotas
 from ottla.errors import ErrorCode, KafkaError
+from ottla.security import rights
 from ottla.wire.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
@@ -20,6 +21,7 @@ from ottla.wire.messages.describe_client_quotas import (
 )
 
 VERSIONS = range(0, 2)
+REQUIRES = rights.whole(rights.DESCRIBE_CONFIGS_OF_CLUSTER)
 
 EXACT, DEFAULT, ANY = range(3)
 

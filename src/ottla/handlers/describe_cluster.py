@@ -8,7 +8,8 @@ from ottla.broker.call import Call, Client
 from ottla.broker.node import Node
 from ottla.cluster.image import BrokerImage
 from ottla.errors import ErrorCode, KafkaError
-from ottla.security import operations
+from ottla.handlers.authorization import list_cluster_operations
+from ottla.security import rights
 from ottla.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -16,6 +17,7 @@ from ottla.wire.messages.describe_cluster import (
 )
 
 VERSIONS = range(0, 3)
+REQUIRES = rights.parts(rights.DESCRIBE_CLUSTER)
 
 BROKERS, CONTROLLERS = 1, 2
 
@@ -33,7 +35,7 @@ def handle(node: Node, call: Call[DescribeClusterRequest]) -> DescribeClusterRes
         brokers=[describe(broker, call.client) for broker in brokers if can_reach(broker, call.client)],
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = operations.ON_CLUSTER
+        response.cluster_authorized_operations = list_cluster_operations(node, call)
     return response
 
 

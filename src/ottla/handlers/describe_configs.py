@@ -22,6 +22,7 @@ from ottla.config.description import (
 )
 from ottla.config.loggers import read_levels
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers import config_rights
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -32,6 +33,7 @@ from ottla.wire.messages.describe_configs import (
 )
 
 VERSIONS = range(1, 5)
+REQUIRES = config_rights.TO_DESCRIBE
 
 TYPES = {
     name: number
@@ -53,18 +55,19 @@ async def handle(node: Node, call: Call[DescribeConfigsRequest]) -> DescribeConf
     topics = TopicDescriptions(node.config)
     results = []
     for number, asked in enumerate(call.body.resources, start=1):
-        results.append(describe_resource(node, topics, asked, call.body))
+        results.append(describe_resource(node, topics, asked, call))
         if number % RESOURCES_PER_TURN == 0:
             await asyncio.sleep(0)
     return DescribeConfigsResponse(results=results)
 
 
 def describe_resource(
-    node: Node, topics: TopicDescriptions, asked: DescribeConfigsResource, request: DescribeConfigsRequest
+    node: Node, topics: TopicDescriptions, asked: DescribeConfigsResource, call: Call[DescribeConfigsRequest]
 ) -> DescribeConfigsResult:
     name, keys = asked.resource_name, frozenset(asked.configuration_keys or ()) or None
     result = DescribeConfigsResult(error_message="", resource_type=asked.resource_type, resource_name=name)
     try:
+        config_rights.require_for(node, call, REQUIRES, asked.resource_type, name)
         if asked.resource_type == ConfigResource.TOPIC:
             found = read_topic(node, topics, name)
         elif asked.resource_type == ConfigResource.BROKER:
@@ -80,7 +83,7 @@ def describe_resource(
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
         return result
-    result.configs = [describe_setting(each, request) for each in found if keys is None or each.name in keys]
+    result.configs = [describe_setting(each, call.body) for each in found if keys is None or each.name in keys]
     return result
 
 

@@ -8,30 +8,34 @@ from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.coordinators.classic.states import State
 from ottla.errors import ErrorCode, KafkaError
-from ottla.security import operations
+from ottla.handlers.authorization import list_operations, require
+from ottla.security import rights
+from ottla.security.operations import ResourceType
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 VERSIONS = range(0, 7)
+REQUIRES = rights.parts(rights.DESCRIBE_GROUP)
 
 NOT_FOUND_FROM = 6
 
 
 async def handle(node: Node, call: Call[DescribeGroupsRequest]) -> DescribeGroupsResponse:
-    groups = [await describe(node, group_id, call.version) for group_id in call.body.groups]
+    groups = [await describe(node, call, group_id) for group_id in call.body.groups]
     if call.body.include_authorized_operations:
         for group in groups:
             if not group.error_code:
-                group.authorized_operations = operations.ON_GROUP
+                group.authorized_operations = list_operations(node, call, ResourceType.GROUP, group.group_id)
     return DescribeGroupsResponse(groups=groups)
 
 
-async def describe(node: Node, group_id: str, version: int) -> DescribedGroup:
+async def describe(node: Node, call: Call[DescribeGroupsRequest], group_id: str) -> DescribedGroup:
     try:
+        require(node, call, rights.DESCRIBE_GROUP, group_id)
         return await node.groups.describe(group_id)
     except KafkaError as error:
         if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
             return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
         missing = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
-        if version >= NOT_FOUND_FROM:
+        if call.version >= NOT_FOUND_FROM:
             missing.error_code, missing.error_message = error.code, error.message
         return missing

@@ -10,8 +10,10 @@ from functools import partial
 from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.errors import ErrorCode
+from ottla.handlers.authorization import may
 from ottla.replication.moves import Move
 from ottla.replication.partition import Partition
+from ottla.security import rights
 from ottla.storage.directories import DataDirectory
 from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -22,12 +24,15 @@ from ottla.wire.messages.describe_log_dirs import (
 )
 
 VERSIONS = range(1, 6)
+REQUIRES = rights.parts(rights.DESCRIBE_CLUSTER)
 
 Wanted = dict[str, set[int]] | None
 """Partitions by topic; None means all."""
 
 
 def handle(node: Node, call: Call[DescribeLogDirsRequest]) -> DescribeLogDirsResponse:
+    if not may(node, call, rights.DESCRIBE_CLUSTER):
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted: Wanted = None
     if call.body.topics is not None:
         wanted = {}

@@ -5,8 +5,11 @@ Versions: 0.
 
 from ottla.broker.call import Call
 from ottla.broker.node import Node
+from ottla.cluster.topics import check_name
 from ottla.errors import KafkaError
+from ottla.handlers.authorization import require
 from ottla.replication.partition import Partition
+from ottla.security import rights
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -16,24 +19,31 @@ from ottla.wire.messages.describe_producers import (
 )
 
 VERSIONS = range(0, 1)
+REQUIRES = rights.parts(rights.READ_TOPIC)
 
 
 def handle(node: Node, call: Call[DescribeProducersRequest]) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name, partitions=[describe(node, topic.name, index) for index in topic.partition_indexes]
-            )
-            for topic in call.body.topics
-        ]
-    )
+    topics = []
+    for topic in call.body.topics:
+        try:
+            check_name(topic.name)
+            require(node, call, rights.READ_TOPIC, topic.name)
+            partitions = [describe(node, topic.name, index) for index in topic.partition_indexes]
+        except KafkaError as error:
+            partitions = [refuse(index, error) for index in topic.partition_indexes]
+        topics.append(TopicResponse(name=topic.name, partitions=partitions))
+    return DescribeProducersResponse(topics=topics)
+
+
+def refuse(index: int, error: KafkaError) -> PartitionResponse:
+    return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message or None)
 
 
 def describe(node: Node, topic: str, index: int) -> PartitionResponse:
     try:
         partition = find(node, topic, index)
     except KafkaError as error:
-        return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message or None)
+        return refuse(index, error)
     return PartitionResponse(
         partition_index=index,
         active_producers=[

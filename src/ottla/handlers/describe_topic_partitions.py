@@ -13,7 +13,9 @@ from ottla.cluster.changes import NO_LEADER
 from ottla.cluster.image import Image, TopicImage
 from ottla.cluster.topics import check_name, is_internal
 from ottla.errors import ErrorCode, KafkaError
-from ottla.security import operations
+from ottla.handlers.authorization import list_operations, may
+from ottla.security import rights
+from ottla.security.operations import ResourceType
 from ottla.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -23,31 +25,47 @@ from ottla.wire.messages.describe_topic_partitions import (
 )
 
 VERSIONS = range(0, 1)
+REQUIRES = rights.parts(rights.DESCRIBE_TOPIC)
 
 
 async def handle(node: Node, call: Call[DescribeTopicPartitionsRequest]) -> DescribeTopicPartitionsResponse:
     request = call.body
-    if node.catch_up is not None and any(node.image.topic(topic.name) is None for topic in request.topics):
+    forbidden = find_forbidden(node, call)
+    if node.catch_up is not None and any(
+        node.image.topic(topic.name) is None and topic.name not in forbidden for topic in request.topics
+    ):
         await node.catch_up()
     image = node.image
     unreachable = find_unreachable(image, call.client.listener)
     left = max(1, min(request.response_partition_limit, node.config.max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse()
     for name, start in select_topics(image, request):
+        if name in forbidden or not (request.topics or may(node, call, rights.DESCRIBE_TOPIC, name, silent=True)):
+            continue
         if left == 0:
             response.next_cursor = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=start)
             break
         topic = image.topic(name)
         if topic is None:
-            response.topics.append(describe_missing(name))
+            response.topics.append(describe_missing(node, call, name))
             continue
         end = min(start + left, len(topic.partitions))
-        response.topics.append(describe(image, topic, range(start, end), unreachable))
+        response.topics.append(describe(node, call, topic, range(start, end), unreachable))
         left -= max(0, end - start)
         if end < len(topic.partitions):
             response.next_cursor = DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=end)
             break
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    response.topics += [DescribeTopicPartitionsResponseTopic(error_code=code, name=name) for name in forbidden]
     return response
+
+
+def find_forbidden(node: Node, call: Call[DescribeTopicPartitionsRequest]) -> list[str]:
+    """The topics of the request that the client may not see. Whether they exist makes no difference."""
+    cursor = call.body.cursor
+    start = cursor.topic_name if cursor is not None else ""
+    names = sorted({topic.name for topic in call.body.topics})
+    return [name for name in names if name >= start and not may(node, call, rights.DESCRIBE_TOPIC, name)]
 
 
 def select_topics(image: Image, request: DescribeTopicPartitionsRequest) -> Iterator[tuple[str, int]]:
@@ -67,7 +85,9 @@ def select_topics(image: Image, request: DescribeTopicPartitionsRequest) -> Iter
     )
 
 
-def describe_missing(name: str) -> DescribeTopicPartitionsResponseTopic:
+def describe_missing(
+    node: Node, call: Call[DescribeTopicPartitionsRequest], name: str
+) -> DescribeTopicPartitionsResponseTopic:
     try:
         check_name(name)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -77,19 +97,24 @@ def describe_missing(name: str) -> DescribeTopicPartitionsResponseTopic:
         error_code=code,
         name=name,
         is_internal=is_internal(name),
-        topic_authorized_operations=operations.ON_TOPIC,
+        topic_authorized_operations=list_operations(node, call, ResourceType.TOPIC, name),
     )
 
 
 def describe(
-    image: Image, topic: TopicImage, indexes: range, unreachable: frozenset[int]
+    node: Node,
+    call: Call[DescribeTopicPartitionsRequest],
+    topic: TopicImage,
+    indexes: range,
+    unreachable: frozenset[int],
 ) -> DescribeTopicPartitionsResponseTopic:
+    image = node.image
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=is_internal(topic.name),
         partitions=[describe_partition(image, topic, index, unreachable) for index in indexes],
-        topic_authorized_operations=operations.ON_TOPIC,
+        topic_authorized_operations=list_operations(node, call, ResourceType.TOPIC, topic.name),
     )
 
 

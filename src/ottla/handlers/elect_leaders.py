@@ -10,6 +10,7 @@ from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.cluster.elections import elect_leaders
 from ottla.handlers.deadlines import Deadline
+from ottla.security import rights
 from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -19,6 +20,7 @@ from ottla.wire.messages.elect_leaders import (
 )
 
 VERSIONS = range(0, 3)
+REQUIRES = rights.whole(rights.ALTER_CLUSTER)
 
 
 async def handle(node: Node, call: Call[ElectLeadersRequest]) -> ElectLeadersResponse:

@@ -17,11 +17,13 @@ from ottla.broker.node import Node
 from ottla.cluster.changes import NO_LEADER
 from ottla.config.broker_table import RACK_AWARE_SELECTOR
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.authorization import may, require
 from ottla.handlers.new_leader import find_new_leader
 from ottla.replication.fetch_sessions import FetchSession, RequestedPartition
 from ottla.replication.follower_fetch import FollowerFetch, find_divergence
 from ottla.replication.nearest import find_nearest
 from ottla.replication.partition import Partition
+from ottla.security import rights
 from ottla.wire import fetch
 from ottla.wire.fetch import (
     AbortedTransaction,
@@ -35,6 +37,7 @@ from ottla.wire.fetch import (
 from ottla.wire.primitives import NodeEndpoint
 
 VERSIONS = fetch.VERSIONS
+REQUIRES = rights.parts(rights.READ_TOPIC, rights.CLUSTER_ACTION)
 
 READ_COMMITTED = 1
 LEADER_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -51,6 +54,8 @@ def handle(
     }
     now = asyncio.get_running_loop().time()
     if request.replica_id >= 0:
+        if node.authorizer is not None:
+            return handle_authorized_follower(node, call, asked, now)
         return handle_follower(node, call, asked, now)
     try:
         session, wanted = node.fetch_sessions.open(request, call.version, now, asked)
@@ -80,6 +85,45 @@ def handle_follower(
     return fetching.build_response() if fetching.is_enough() else fetching.wait()
 
 
+def handle_authorized_follower(
+    node: Node, call: Call[FetchRequest], asked: Mapping[RequestedPartition, FetchPartition], now: float
+) -> FetchResponse | asyncio.Future[FetchResponse]:
+    """Who fetches as a follower reads every topic, past the high watermark: only brokers may (CVE-2018-1288)."""
+    if not may(node, call, rights.CLUSTER_ACTION):
+        return refuse_follower(node, call)
+    answer = handle_follower(node, call, asked, now)
+    if isinstance(answer, FetchResponse):
+        return answer
+    checked: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
+
+    def check_again(done: asyncio.Future[FetchResponse]) -> None:
+        if checked.done():  # the connection is closed
+            return
+        if done.cancelled():
+            checked.cancel()
+        elif (error := done.exception()) is not None:
+            checked.set_exception(error)
+        else:
+            checked.set_result(done.result() if may(node, call, rights.CLUSTER_ACTION) else refuse_follower(node, call))
+
+    answer.add_done_callback(check_again)
+    return checked
+
+
+def refuse_follower(node: Node, call: Call[FetchRequest]) -> FetchResponse:
+    if call.body.session_id:
+        node.request_meters.count_error(call.api_key, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    node.request_meters.count_error(call.api_key, code)
+    return FetchResponse(
+        topics=[
+            TopicResult(topic.name, topic.topic_id, [PartitionResult(each.index, code) for each in topic.partitions])
+            for topic in call.body.topics
+        ]
+    )
+
+
 async def wait(fetching: "FetchInProgress", session: FetchSession | None, call: Call[FetchRequest]) -> FetchResponse:
     """The long poll: read again whenever a high watermark moves, until there are min.bytes or max.wait.ms is over."""
     wake = asyncio.Event()
@@ -100,6 +144,7 @@ async def wait(fetching: "FetchInProgress", session: FetchSession | None, call: 
     finally:
         timer.cancel()
         fetching.unwatch()
+    fetching.check_again()
     return build_response(fetching, session, call)
 
 
@@ -156,6 +201,7 @@ class FetchInProgress:
     """The partitions that one fetch request wants, and what was read from each so far."""
 
     __slots__ = (
+        "_acls",
         "_call",
         "_failed",
         "_max_bytes",
@@ -184,6 +230,7 @@ class FetchInProgress:
         request = call.body
         self._node = node
         self._call = call
+        self._acls = node.authorizer.acls if node.authorizer is not None else None
         self._replicas = node.replicas
         self._request = request
         self._wanted = wanted
@@ -306,8 +353,29 @@ class FetchInProgress:
             preferred_read_replica=nearest,
         )
 
+    def check_again(self) -> None:
+        """After a wait: the client gets nothing that it may no longer read, also if it was read before."""
+        authorizer = self._node.authorizer
+        if authorizer is None or authorizer.acls is self._acls:
+            return
+        for key, asked in self._wanted.items():
+            try:
+                self._require_right(key)
+            except KafkaError as error:
+                self.size -= self._sizes.pop(key, 0)
+                self.results[key] = PartitionResult(asked.index, error.code)
+                self._count_failure(key, error.code)
+
+    def _require_right(self, key: RequestedPartition) -> None:
+        topic_id, name, _ = key
+        found = name or self._node.image.topic_names.get(topic_id)
+        if found is not None:  # an id that no topic has is answered as unknown
+            require(self._node, self._call, rights.READ_TOPIC, found)
+
     def _find(self, key: RequestedPartition) -> Partition:
         topic_id, name, index = key
+        if self._acls is not None:
+            self._require_right(key)
         partition = self._replicas.get(name, index) if name else self._replicas.get_by_id(topic_id, index)
         self._partitions[key] = partition
         partition.meter.fetches += 1

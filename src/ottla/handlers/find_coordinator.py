@@ -5,25 +5,32 @@ The coordinator of a key is the leader of its partition of the internal topic, w
 """
 
 from ottla.broker.addresses import can_reach, choose_endpoint
-from ottla.broker.call import Call, Client
+from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.authorization import require
+from ottla.security import rights
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 VERSIONS = range(0, 7)
+REQUIRES = rights.parts(rights.DESCRIBE_GROUP, rights.DESCRIBE_TRANSACTIONAL_ID)
 
 GROUP, TRANSACTION = 0, 1
+RIGHTS = {GROUP: rights.DESCRIBE_GROUP, TRANSACTION: rights.DESCRIBE_TRANSACTIONAL_ID}
 
 
 async def handle(node: Node, call: Call[FindCoordinatorRequest]) -> FindCoordinatorResponse:
     request = call.body
     return FindCoordinatorResponse(
-        coordinators=[await find(node, call.client, key, request.key_type) for key in request.coordinator_keys]
+        coordinators=[await find(node, call, key, request.key_type) for key in request.coordinator_keys]
     )
 
 
-async def find(node: Node, client: Client, key: str, key_type: int) -> Coordinator:
+async def find(node: Node, call: Call[FindCoordinatorRequest], key: str, key_type: int) -> Coordinator:
+    client = call.client
     try:
+        if key_type in RIGHTS:
+            require(node, call, RIGHTS[key_type], key)
         if key_type not in (GROUP, TRANSACTION):
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} is neither 0 (group) nor 1 (transaction)")
         coordinator = node.groups if key_type == GROUP else node.transactions

@@ -9,13 +9,17 @@ from typing import Any
 from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.authorization import require
+from ottla.security import rights
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 VERSIONS = range(0, 5)
+REQUIRES = rights.parts(rights.READ_GROUP)
 
 
 def handle(node: Node, call: Call[HeartbeatRequest]) -> HeartbeatResponse | Coroutine[Any, Any, HeartbeatResponse]:
     request = call.body
+    require(node, call, rights.READ_GROUP, request.group_id)
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     try:

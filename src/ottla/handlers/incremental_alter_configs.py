@@ -9,6 +9,7 @@ from ottla.broker.node import Node
 from ottla.cluster.configs import ALL_BROKERS, BROKER_LOGGER, Alteration, Operation, check_broker
 from ottla.config import ConfigError, loggers
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers import config_rights
 from ottla.handlers.config_changes import change_each, change_settings
 from ottla.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
@@ -18,12 +19,14 @@ from ottla.wire.messages.incremental_alter_configs import (
 )
 
 VERSIONS = range(0, 2)
+REQUIRES = config_rights.TO_ALTER
 
 
 async def handle(node: Node, call: Call[IncrementalAlterConfigsRequest]) -> IncrementalAlterConfigsResponse:
     request = call.body
 
     async def alter(resource: AlterConfigsResource) -> None:
+        config_rights.require_for(node, call, REQUIRES, resource.resource_type, resource.resource_name)
         alterations = [Alteration(each.name, each.config_operation, each.value) for each in resource.configs]
         if resource.resource_type == BROKER_LOGGER:
             alter_loggers(node, resource.resource_name, alterations, request.validate_only)

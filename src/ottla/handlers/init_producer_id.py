@@ -7,15 +7,23 @@ A producer without a transactional id gets a new id each time, as in Kafka.
 from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.authorization import may, may_any
+from ottla.security import rights
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 VERSIONS = range(0, 6)
+REQUIRES = rights.parts(rights.WRITE_TRANSACTIONAL_ID, rights.IDEMPOTENT_WRITE, rights.WRITE_TOPIC)
 
 
 async def handle(node: Node, call: Call[InitProducerIdRequest]) -> InitProducerIdResponse:
     request = call.body
     if request.transactional_id is None:
+        if not (may(node, call, rights.IDEMPOTENT_WRITE, silent=True) or may_any(node, call, rights.WRITE_TOPIC)):
+            may(node, call, rights.IDEMPOTENT_WRITE)  # for the log
+            return refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return InitProducerIdResponse(producer_id=await node.producer_ids.next(), producer_epoch=0)
+    if not may(node, call, rights.WRITE_TRANSACTIONAL_ID, request.transactional_id):
+        return refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not request.transactional_id or (request.producer_id < 0) != (request.producer_epoch < 0):
         return refuse(ErrorCode.INVALID_REQUEST)
     try:

@@ -11,9 +11,12 @@ from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.coordinators.machine import Caller
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.authorization import require
+from ottla.security import rights
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 VERSIONS = range(0, 10)
+REQUIRES = rights.parts(rights.READ_GROUP)
 
 NAME_LENGTH_MAX = 255
 """How much of a client's name goes into a member id. A string of more than 32767 bytes could not be encoded."""
@@ -22,18 +25,24 @@ NAME_LENGTH_MAX = 255
 def handle(node: Node, call: Call[JoinGroupRequest]) -> JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse]:
     request = call.body
     try:
+        require(node, call, rights.READ_GROUP, request.group_id)
         check(node, request)
         caller = Caller(call.client_id or "", f"/{call.client.address}")
         fresh = "" if request.member_id else make_member_id(node, request.group_instance_id or caller.client_id)
         reply = node.groups.join(request, caller, version=call.version, fresh_member_id=fresh)
     except KafkaError as error:
         return refuse(request, error)
-    return reply if isinstance(reply, JoinGroupResponse) else await_join(request, reply)
+    return reply if isinstance(reply, JoinGroupResponse) else await_join(node, call, reply)
 
 
-async def await_join(request: JoinGroupRequest, reply: Coroutine[Any, Any, JoinGroupResponse]) -> JoinGroupResponse:
+async def await_join(
+    node: Node, call: Call[JoinGroupRequest], reply: Coroutine[Any, Any, JoinGroupResponse]
+) -> JoinGroupResponse:
+    request = call.body
     try:
-        return await reply
+        answer = await reply
+        require(node, call, rights.READ_GROUP, request.group_id)  # the wait may have been long
+        return answer
     except KafkaError as error:
         return refuse(request, error)
 

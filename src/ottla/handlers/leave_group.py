@@ -6,13 +6,17 @@ Versions: 1 throttle time; 3 many members, by member id or instance id (KIP-345)
 from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.authorization import require
+from ottla.security import rights
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 VERSIONS = range(0, 6)
+REQUIRES = rights.parts(rights.READ_GROUP)
 
 
 async def handle(node: Node, call: Call[LeaveGroupRequest]) -> LeaveGroupResponse:
     request = call.body
+    require(node, call, rights.READ_GROUP, request.group_id)
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     try:

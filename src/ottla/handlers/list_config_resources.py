@@ -9,6 +9,7 @@ from ottla.cluster.changes import ConfigResource as Resource
 from ottla.cluster.configs import BROKER_LOGGER
 from ottla.cluster.image import Image
 from ottla.errors import ErrorCode, KafkaError
+from ottla.security import rights
 from ottla.wire.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -16,6 +17,7 @@ from ottla.wire.messages.list_config_resources import (
 )
 
 VERSIONS = range(0, 2)
+REQUIRES = rights.whole(rights.DESCRIBE_CONFIGS_OF_CLUSTER)
 
 ALL_TYPES: tuple[int, ...] = (
     Resource.TOPIC,

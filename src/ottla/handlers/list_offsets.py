@@ -11,7 +11,9 @@ from collections.abc import Callable, Container, Sequence
 from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.authorization import may, refusal
 from ottla.replication.partition import Partition
+from ottla.security import rights
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -22,6 +24,7 @@ from ottla.wire.messages.list_offsets import (
 )
 
 VERSIONS = range(1, 12)
+REQUIRES = rights.parts(rights.DESCRIBE_TOPIC)
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)
 FIRST_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
@@ -45,10 +48,13 @@ def handle(node: Node, call: Call[ListOffsetsRequest]) -> ListOffsetsResponse:
     topics = []
     for topic in asked:
         name = topic.name
+        allowed = node.authorizer is None or may(node, call, rights.DESCRIBE_TOPIC, name)
         partitions = []
         for partition in topic.partitions:
             index = partition.partition_index
             try:
+                if not allowed:
+                    raise refusal(rights.DESCRIBE_TOPIC)
                 if repeated and (name, index) in repeated:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
                 offset, timestamp, epoch = find(node.replicas.get(name, index), partition, call)

@@ -3,6 +3,7 @@
 from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.cluster.reassignments import list_reassignments
+from ottla.security import rights
 from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -12,6 +13,7 @@ from ottla.wire.messages.list_partition_reassignments import (
 )
 
 VERSIONS = range(0, 1)
+REQUIRES = rights.whole(rights.DESCRIBE_CLUSTER)
 
 
 def handle(node: Node, call: Call[ListPartitionReassignmentsRequest]) -> ListPartitionReassignmentsResponse:

@@ -8,6 +8,8 @@ from ottla.broker.node import Node
 from ottla.coordinators.consumer.regular_expressions import check_pattern, match_patterns
 from ottla.coordinators.transactions.machine import Filters
 from ottla.coordinators.transactions.transaction import State, Transaction
+from ottla.handlers.authorization import may
+from ottla.security import rights
 from ottla.wire.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -15,6 +17,7 @@ from ottla.wire.messages.list_transactions import (
 )
 
 VERSIONS = range(0, 3)
+REQUIRES = rights.parts(rights.DESCRIBE_TRANSACTIONAL_ID)
 
 STATES = {state.shown: state for state in State}
 
@@ -36,6 +39,9 @@ async def handle(node: Node, call: Call[ListTransactionsRequest]) -> ListTransac
     if pattern:
         names = match_patterns([pattern], (each.transactional_id for each in found))[pattern]
         found = [each for each in found if each.transactional_id in names]
+    found = [
+        each for each in found if may(node, call, rights.DESCRIBE_TRANSACTIONAL_ID, each.transactional_id, silent=True)
+    ]
     return ListTransactionsResponse(
         unknown_state_filters=unknown,
         transaction_states=[

@@ -17,7 +17,9 @@ from ottla.broker.node import Node
 from ottla.cluster.image import BrokerImage, Image, TopicImage
 from ottla.cluster.topics import check_name, is_internal
 from ottla.errors import ErrorCode, KafkaError
-from ottla.security import operations
+from ottla.handlers.authorization import list_cluster_operations, list_operations, may
+from ottla.security import rights
+from ottla.security.operations import ResourceType
 from ottla.wire.error_codes import find_error_codes
 from ottla.wire.message import ZERO_UUID
 from ottla.wire.messages.metadata import (
@@ -31,9 +33,13 @@ from ottla.wire.messages.metadata import (
 from ottla.wire.schema import encode, write_structure
 
 VERSIONS = range(0, 14)
+REQUIRES = rights.parts(rights.DESCRIBE_TOPIC, rights.CREATE_TOPIC, rights.CREATE_CLUSTER, rights.DESCRIBE_CLUSTER)
 
 PIECES_BYTES_MAX = 8 << 20
 PIECE_OVERHEAD_BYTES = 250
+
+REVEAL_NOTHING = (ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_ID)
+"""Errors that everybody gets, whatever they may do."""
 
 NO_BROKERS: frozenset[int] = frozenset()
 
@@ -44,9 +50,9 @@ def handle(
     topics = call.body.topics
     if topics is not None and len(topics) == 1:
         known: bytes | None = node.image.derived.get(make_key(call, topics[0]))
-        if known is not None:
+        if known is not None and (node.authorizer is None or may_share(node, call, topics[0])):
             return known
-    if node.catch_up is not None and any(is_unknown(node.image, asked) for asked in topics or ()):
+    if node.catch_up is not None and any(is_unknown(node, call, asked) for asked in topics or ()):
         return answer_after_catching_up(node, node.catch_up, call)
     return answer(node, call)
 
@@ -79,6 +85,8 @@ def answer_one_topic(node: Node, call: Call[MetadataRequest], asked: MetadataReq
         response = build_response(node, call)
         create_missing(node, call)
         return response
+    if node.authorizer is not None and not may_share(node, call, asked):
+        return build_response(node, call)
     pieces = EncodedPieces.of(image)
     key = make_key(call, asked)
     known = pieces.get_answer(key, image, topic)
@@ -89,6 +97,16 @@ def answer_one_topic(node: Node, call: Call[MetadataRequest], asked: MetadataReq
     if not find_error_codes(response):  # an error is counted each time it is sent, so it is not kept as bytes
         pieces.keep_answer(key, image, topic, response, call.version)
     return response
+
+
+def may_share(node: Node, call: Call[MetadataRequest], asked: MetadataRequestTopic) -> bool:
+    """Whether the client gets the answer that everybody gets who may see the topic. Only those who ask what they may do
+    get one of their own."""
+    request = call.body
+    if request.include_topic_authorized_operations or request.include_cluster_authorized_operations:
+        return False
+    name = asked.name if asked.name is not None else node.image.topic_names.get(asked.topic_id)
+    return name is not None and may(node, call, rights.DESCRIBE_TOPIC, name, silent=True)
 
 
 def make_key(call: Call[MetadataRequest], asked: MetadataRequestTopic) -> Hashable:
@@ -107,17 +125,33 @@ def make_key(call: Call[MetadataRequest], asked: MetadataRequestTopic) -> Hashab
 
 def create_missing(node: Node, call: Call[MetadataRequest]) -> None:
     """Request the creation of every topic that does not exist, unless the broker or the client forbids it."""
-    if not (node.config.auto_create_topics_enable and (call.version < 4 or call.body.allow_auto_topic_creation)):
+    if not is_creation_allowed(node, call):
         return
     missing = [asked.name for asked in call.body.topics or () if asked.name and can_be_created(node.image, asked)]
+    if node.authorizer is not None:
+        missing = [name for name in missing if may_create(node, call, name, silent=True)]
     if missing:
         node.auto_creation.request(missing)
 
 
-def is_unknown(image: Image, asked: MetadataRequestTopic) -> bool:
+def is_creation_allowed(node: Node, call: Call[MetadataRequest]) -> bool:
+    return node.config.auto_create_topics_enable and (call.version < 4 or call.body.allow_auto_topic_creation)
+
+
+def may_create(node: Node, call: Call[MetadataRequest], name: str, *, silent: bool = False) -> bool:
+    """Whether the client may have a topic created by asking for it."""
+    return may(node, call, rights.DESCRIBE_TOPIC, name, silent=True) and (
+        may(node, call, rights.CREATE_CLUSTER, silent=True) or may(node, call, rights.CREATE_TOPIC, name, silent=silent)
+    )
+
+
+def is_unknown(node: Node, call: Call[MetadataRequest], asked: MetadataRequestTopic) -> bool:
+    """Whether the topic may have been created by another broker. A name that the client may not see is not looked for:
+    the time that it takes would tell."""
+    image = node.image
     if asked.name is None:
         return image.topic_by_id(asked.topic_id) is None
-    return image.topic(asked.name) is None
+    return image.topic(asked.name) is None and may(node, call, rights.DESCRIBE_TOPIC, asked.name, silent=True)
 
 
 def can_be_created(image: Image, asked: MetadataRequestTopic) -> bool:
@@ -151,16 +185,17 @@ class EncodedPieces:
         image: Image,
         topic: TopicImage,
         version: int,
-        authorized: bool,
+        operations: int | None,
         unreachable: frozenset[int] = NO_BROKERS,
     ) -> MetadataResponseTopic:
-        key = (version, authorized, topic.name, unreachable)
+        """`operations`: what the client may do with the topic, if it wants to know."""
+        key = (version, operations, topic.name, unreachable)
         known: MetadataResponseTopic | None = self._get(key, image, topic)
         if known is not None:
             return known
         described = describe(image, topic, unreachable)
-        if authorized:
-            described.topic_authorized_operations = operations.ON_TOPIC
+        if operations is not None:
+            described.topic_authorized_operations = operations
         if any(partition.error_code for partition in described.partitions):
             return described  # an error is counted each time it is sent, so it is not kept as bytes
         piece = write_structure(MetadataResponse, version, described)
@@ -205,12 +240,16 @@ class EncodedPieces:
 
 def build_response(node: Node, call: Call[MetadataRequest]) -> MetadataResponse:
     request, image, version = call.body, node.image, call.version
-    pieces, authorized = EncodedPieces.of(image), request.include_topic_authorized_operations
+    pieces = EncodedPieces.of(image)
     unreachable = find_unreachable(image, call.client.listener)
     if request.topics is None or (version == 0 and not request.topics):
-        topics = [pieces.topic(image, topic, version, authorized, unreachable) for topic in image.topics()]
+        topics = [
+            pieces.topic(image, topic, version, find_operations(node, call, topic.name), unreachable)
+            for topic in image.topics()
+            if may(node, call, rights.DESCRIBE_TOPIC, topic.name, silent=True)
+        ]
     else:
-        topics = [find(image, pieces, asked, version, authorized, unreachable) for asked in request.topics]
+        topics = [find(node, call, pieces, asked, unreachable) for asked in request.topics]
     response = MetadataResponse(
         brokers=pieces.brokers(image, call.client, version),
         cluster_id=image.cluster_id,
@@ -218,8 +257,14 @@ def build_response(node: Node, call: Call[MetadataRequest]) -> MetadataResponse:
         topics=topics,
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = operations.ON_CLUSTER
+        response.cluster_authorized_operations = list_cluster_operations(node, call)
     return response
+
+
+def find_operations(node: Node, call: Call[MetadataRequest], name: str) -> int | None:
+    if not call.body.include_topic_authorized_operations:
+        return None
+    return list_operations(node, call, ResourceType.TOPIC, name)
 
 
 def describe_broker(broker: BrokerImage, client: Client) -> MetadataResponseBroker:
@@ -228,19 +273,44 @@ def describe_broker(broker: BrokerImage, client: Client) -> MetadataResponseBrok
 
 
 def find(
-    image: Image,
+    node: Node,
+    call: Call[MetadataRequest],
     pieces: EncodedPieces,
     asked: MetadataRequestTopic,
-    version: int,
-    authorized: bool,
     unreachable: frozenset[int],
 ) -> MetadataResponseTopic:
+    image, version = node.image, call.version
     topic = find_topic(image, asked, version)
+    if node.authorizer is not None and (refused := refuse(node, call, asked, topic)) is not None:
+        return refused
     if isinstance(topic, TopicImage):
-        return pieces.topic(image, topic, version, authorized, unreachable)
-    if authorized:
-        topic.topic_authorized_operations = operations.ON_TOPIC
+        return pieces.topic(image, topic, version, find_operations(node, call, topic.name), unreachable)
+    if call.body.include_topic_authorized_operations:
+        topic.topic_authorized_operations = list_operations(node, call, ResourceType.TOPIC, topic.name or "")
     return topic
+
+
+def refuse(
+    node: Node, call: Call[MetadataRequest], asked: MetadataRequestTopic, topic: TopicImage | MetadataResponseTopic
+) -> MetadataResponseTopic | None:
+    """The answer for a topic that the client may not see, or may not create by asking for it; None if it may.
+
+    By name, it is the same whether the topic exists or not. As in Kafka, ids are no secret: one that exists is refused,
+    without the name, and another is unknown.
+    """
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if not isinstance(topic, TopicImage) and topic.error_code in REVEAL_NOTHING:
+        return None
+    if asked.name is None:
+        assert isinstance(topic, TopicImage)
+        if may(node, call, rights.DESCRIBE_TOPIC, topic.name):
+            return None
+        return MetadataResponseTopic(error_code=code, name=None, topic_id=topic.id)
+    if not may(node, call, rights.DESCRIBE_TOPIC, asked.name):
+        return MetadataResponseTopic(error_code=code, name=asked.name)
+    if isinstance(topic, TopicImage) or not is_creation_allowed(node, call) or may_create(node, call, asked.name):
+        return None
+    return MetadataResponseTopic(error_code=code, name=asked.name, is_internal=is_internal(asked.name))
 
 
 def find_topic(image: Image, asked: MetadataRequestTopic, version: int) -> TopicImage | MetadataResponseTopic:

@@ -11,9 +11,12 @@ from typing import Any
 from ottla.broker.call import Call, OwnedCoroutine
 from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.authorization import may, require
+from ottla.security import rights
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
@@ -21,6 +24,9 @@ from ottla.wire.messages.offset_fetch import (
 )
 
 VERSIONS = range(1, 11)
+REQUIRES = rights.parts(rights.DESCRIBE_GROUP, rights.DESCRIBE_TOPIC)
+
+TOPIC_IDS_FROM = 10
 
 
 def handle(
@@ -28,6 +34,8 @@ def handle(
 ) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
     """Returns the response at once if it can, which is nearly always so for one group; otherwise a coroutine."""
     request = call.body
+    if node.authorizer is not None:
+        return fetch_allowed(node, call)
     if len(request.groups) != 1:
         return fetch_all(node, request, call.version)
     (group,) = request.groups
@@ -56,6 +64,47 @@ async def fetch_one(answer: OwnedCoroutine, group: OffsetFetchRequestGroup, vers
         return OffsetFetchResponse(groups=[await answer.coroutine])
     except KafkaError as error:
         return OffsetFetchResponse(groups=[refuse(group, error.code, version)])
+
+
+async def fetch_allowed(node: Node, call: Call[OffsetFetchRequest]) -> OffsetFetchResponse:
+    """Read the offsets of each group and topic that the client may see."""
+    found = []
+    for group in call.body.groups:
+        try:
+            require(node, call, rights.DESCRIBE_GROUP, group.group_id)
+            found.append(await fetch_group(node, call, group))
+        except KafkaError as error:
+            found.append(refuse(group, error.code, call.version))
+    return OffsetFetchResponse(groups=found)
+
+
+async def fetch_group(
+    node: Node, call: Call[OffsetFetchRequest], group: OffsetFetchRequestGroup
+) -> OffsetFetchResponseGroup:
+    image, by_id = node.image, call.version >= TOPIC_IDS_FROM
+    everything = group.topics is None
+    refused: list[OffsetFetchRequestTopics] = []
+    if group.topics is not None:
+        allowed: list[OffsetFetchRequestTopics] = []
+        for topic in group.topics:
+            name = image.topic_names.get(topic.topic_id) if by_id else topic.name
+            (allowed if name is None or may(node, call, rights.DESCRIBE_TOPIC, name) else refused).append(topic)
+        group.topics = allowed
+    answer = node.groups.fetch_offsets(group, version=call.version, require_stable=call.body.require_stable)
+    response = answer if isinstance(answer, OffsetFetchResponseGroup) else await answer
+    if everything:
+        response.topics = [
+            topic for topic in response.topics if may(node, call, rights.DESCRIBE_TOPIC, topic.name, silent=True)
+        ]
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    for topic in refused:
+        results = [
+            OffsetFetchResponsePartitions(partition_index=index, committed_offset=-1, metadata="", error_code=code)
+            for index in topic.partition_indexes
+        ]
+        answered = OffsetFetchResponseTopics(topic_id=topic.topic_id, name=topic.name, partitions=results)
+        response.topics.append(answered)
+    return response
 
 
 def refuse(request: OffsetFetchRequestGroup, code: ErrorCode, version: int) -> OffsetFetchResponseGroup:

@@ -5,27 +5,39 @@ Versions: 2 the client's current leader epoch; 3 replica id; 4 flexible.
 
 from ottla.broker.call import Call
 from ottla.broker.node import Node
-from ottla.errors import KafkaError
+from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.authorization import may
+from ottla.security import rights
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
 
 VERSIONS = range(2, 5)
+REQUIRES = rights.parts(rights.CLUSTER_ACTION, rights.DESCRIBE_TOPIC)
 
 
 def handle(node: Node, call: Call[OffsetForLeaderEpochRequest]) -> OffsetForLeaderEpochResponse:
+    is_broker = may(node, call, rights.CLUSTER_ACTION, silent=True)
     return OffsetForLeaderEpochResponse(
         topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[find(node, topic.topic, asked) for asked in topic.partitions]
-            )
+            OffsetForLeaderTopicResult(topic=topic.topic, partitions=find_all(node, call, topic, is_broker))
             for topic in call.body.topics
         ]
     )
+
+
+def find_all(
+    node: Node, call: Call[OffsetForLeaderEpochRequest], topic: OffsetForLeaderTopic, is_broker: bool
+) -> list[EpochEndOffset]:
+    if is_broker or may(node, call, rights.DESCRIBE_TOPIC, topic.topic):
+        return [find(node, topic.topic, asked) for asked in topic.partitions]
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return [EpochEndOffset(partition=asked.partition, error_code=code) for asked in topic.partitions]
 
 
 def find(node: Node, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:

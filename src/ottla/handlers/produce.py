@@ -22,6 +22,7 @@ from ottla.cluster.topics import is_internal
 from ottla.coordinators.machine import Producer
 from ottla.coordinators.transactions.admission import TransactionVerification
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.authorization import may, refusal, require
 from ottla.handlers.new_leader import find_new_leader
 from ottla.observability.metrics import TopicMeter
 from ottla.records import batch
@@ -31,12 +32,14 @@ from ottla.replication.partition import Partition
 from ottla.replication.record_checks import CheckResult
 from ottla.replication.transactions import is_open
 from ottla.replication.validation import CheckedBatch, RefusedRecords
+from ottla.security import rights
 from ottla.storage.log import Appended
 from ottla.wire import produce
 from ottla.wire.produce import PartitionData, PartitionResult, ProduceRequest, ProduceResponse, TopicData, TopicResult
 
 API_KEY = 0
 VERSIONS = produce.VERSIONS
+REQUIRES = rights.parts(rights.WRITE_TOPIC, rights.WRITE_TRANSACTIONAL_ID)
 ZSTD_FROM = 7
 ABORTABLE_FROM = 11
 ADDED_FROM = 12
@@ -66,6 +69,8 @@ def handle(
     request = call.body
     if request.acks not in (-1, 0, 1):
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+    if node.authorizer is not None:
+        require_transactional_id(node, call)
     pending: list[PendingBatch] = []
     waiting: list[UnacknowledgedAppend] = []
     response = ProduceResponse([])
@@ -95,10 +100,13 @@ def receive_topic(
     acks = call.body.acks
     at_once = call.body.transactional_id is None
     now_ms = node.clock.now_ms()
+    forbidden = node.authorizer is not None and not may_write(node, call, topic)
     for data in topic.partitions:
         result = PartitionResult(data.index)
         results.append(result)
         try:
+            if forbidden:
+                raise refusal(rights.WRITE_TOPIC)
             partition = find(node, call, topic, data.index)
         except KafkaError as error:
             fail(node, call, response, result, error, node.replicas.meters.elsewhere)
@@ -117,6 +125,26 @@ def receive_topic(
             complete(partition, appended, acks, result, waiting)
         except KafkaError as error:
             refuse(node, call, response, partition, result, error)
+
+
+def require_transactional_id(node: Node, call: Call[ProduceRequest]) -> None:
+    """A request with transactional records needs the right on its transactional id. The flag of the batches counts, not
+    whether the request names an id (CVE-2018-17196)."""
+    for topic in call.body.topics:
+        for data in topic.partitions:
+            if data.records is not None and batch.has_transactional_flag(data.records):
+                if call.body.transactional_id is None:
+                    raise refusal(rights.WRITE_TRANSACTIONAL_ID)
+                require(node, call, rights.WRITE_TRANSACTIONAL_ID, call.body.transactional_id)
+                return
+
+
+def may_write(node: Node, call: Call[ProduceRequest], topic: TopicData) -> bool:
+    """Whether the client may write to the topic. An id that no topic has is answered as unknown."""
+    name: str | None = topic.name
+    if call.version >= produce.TOPIC_ID_FROM:
+        name = node.image.topic_names.get(topic.topic_id)
+    return name is None or may(node, call, rights.WRITE_TOPIC, name)
 
 
 def check_batch(call: Call[ProduceRequest], data: PartitionData) -> tuple[memoryview, BatchHeader]:

@@ -10,15 +10,29 @@ from ottla.cluster.topics import CONSUMER_OFFSETS
 from ottla.coordinators.machine import Producer
 from ottla.coordinators.transactions.admission import TransactionVerification
 from ottla.errors import ErrorCode, KafkaError
-from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from ottla.handlers.authorization import require, split
+from ottla.security import rights
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 
 VERSIONS = range(0, 6)
+REQUIRES = rights.parts(rights.WRITE_TRANSACTIONAL_ID, rights.READ_GROUP, rights.READ_TOPIC)
 ABORTABLE_FROM = 4
 ADDED_FROM = 5
 
 
 async def handle(node: Node, call: Call[TxnOffsetCommitRequest]) -> TxnOffsetCommitResponse:
     request = call.body
+    require(node, call, rights.WRITE_TRANSACTIONAL_ID, request.transactional_id)
+    require(node, call, rights.READ_GROUP, request.group_id)
+    request.topics, refused = split(node, call, rights.READ_TOPIC, request.topics, lambda topic: topic.name)
+    if refused and not request.topics:
+        return refuse(TxnOffsetCommitResponse(), refused)
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     if not request.transactional_id:
@@ -27,7 +41,19 @@ async def handle(node: Node, call: Call[TxnOffsetCommitRequest]) -> TxnOffsetCom
     if node.catch_up is not None and any(node.image.topic(topic.name) is None for topic in request.topics):
         await node.catch_up()
     await admit_offsets(node, request, call.version)
-    return await node.groups.commit_transactional_offsets(request)
+    return refuse(await node.groups.commit_transactional_offsets(request), refused)
+
+
+def refuse(response: TxnOffsetCommitResponse, topics: list[TxnOffsetCommitRequestTopic]) -> TxnOffsetCommitResponse:
+    """Add the topics that the client may not read to the answer."""
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    for topic in topics:
+        results = [
+            TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+            for each in topic.partitions
+        ]
+        response.topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=results))
+    return response
 
 
 async def admit_offsets(node: Node, request: TxnOffsetCommitRequest, version: int) -> None:

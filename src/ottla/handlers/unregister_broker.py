@@ -6,9 +6,11 @@ from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.cluster.registration import unregister_broker
 from ottla.handlers.deadlines import Deadline
+from ottla.security import rights
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 VERSIONS = range(0, 1)
+REQUIRES = rights.whole(rights.ALTER_CLUSTER)
 
 
 async def handle(node: Node, call: Call[UnregisterBrokerRequest]) -> UnregisterBrokerResponse:

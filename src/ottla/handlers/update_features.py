@@ -10,6 +10,7 @@ from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.cluster.features import FeatureUpdate, update_features
 from ottla.handlers.deadlines import Deadline
+from ottla.security import rights
 from ottla.wire.messages.update_features import (
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
@@ -17,6 +18,7 @@ from ottla.wire.messages.update_features import (
 )
 
 VERSIONS = range(0, 3)
+REQUIRES = rights.whole(rights.ALTER_CLUSTER)
 
 
 async def handle(node: Node, call: Call[UpdateFeaturesRequest]) -> UpdateFeaturesResponse:

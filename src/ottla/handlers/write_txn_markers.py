@@ -12,6 +12,7 @@ from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.transactions import TransactionMarker
+from ottla.security import rights
 from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -23,6 +24,7 @@ from ottla.wire.messages.write_txn_markers import (
 )
 
 VERSIONS = range(1, 3)
+REQUIRES = rights.whole(rights.ALTER_CLUSTER, rights.CLUSTER_ACTION)
 
 COORDINATOR_ERRORS = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

@@ -226,6 +226,11 @@ def _seal(buffer: Writable, size: int) -> None:
     _CRC.pack_into(buffer, _CRC_AT, checksum)
 
 
+def has_transactional_flag(buffer: Bytes) -> bool:
+    """Whether a batch that nobody has checked yet says that it is part of a transaction."""
+    return len(buffer) >= HEADER_SIZE and bool(_ATTRIBUTES.unpack_from(buffer, _ATTRIBUTES_AT)[0] & TRANSACTIONAL)
+
+
 def check_client_batch(buffer: Bytes) -> BatchHeader:
     """Check what a producer sent for one partition: exactly one batch, of a kind that a client may write.
 

@@ -31,8 +31,11 @@ def log_decision(client: Client, right: Right, name: str, api: str, verdict: Ver
     )
 
 
-def log_administration(client: Client, api: str, what: str) -> None:
-    logger.info("done", extra=fields(principal=client.principal, host=client.address, request=api, what=what))
+def log_administration(client: Client, api: str, names: str, errors: str) -> None:
+    extra = fields(
+        principal=client.principal, host=client.address, request=api, names=names or None, errors=errors or None
+    )
+    logger.info("done", extra=extra)
 
 
 def logs_allowed() -> bool:

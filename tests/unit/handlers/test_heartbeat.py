@@ -17,7 +17,7 @@ def beat(error: ErrorCode) -> Any:
     def refuse(*_: Any) -> Any:
         raise KafkaError(error)
 
-    node: Any = SimpleNamespace(groups=SimpleNamespace(heartbeat=refuse))
+    node: Any = SimpleNamespace(groups=SimpleNamespace(heartbeat=refuse), authorizer=None)
     client = Client(1, "PLAINTEXT", ("127.0.0.1", 1), ("127.0.0.1", 2))
     return heartbeat.handle(node, Call(12, 4, 1, "client", HeartbeatRequest(group_id="group"), client))
 

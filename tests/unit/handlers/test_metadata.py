@@ -16,6 +16,7 @@ from ottla.config import BrokerConfig
 from ottla.errors import ErrorCode
 from ottla.handlers import metadata
 from ottla.handlers.metadata import EncodedPieces, describe
+from ottla.security.operations import ON_TOPIC
 from ottla.wire import schema
 from ottla.wire.error_codes import find_error_codes
 from ottla.wire.messages.metadata import (
@@ -48,14 +49,14 @@ def test_a_cached_piece_has_the_bytes_of_the_encoded_topic(version: int) -> None
 
     plain = answer([describe(image, topic)] * 2, brokers=False)
     for _ in range(2):  # first encoded, then found in the cache
-        assert answer([pieces.topic(image, topic, version, False), describe(image, topic)], brokers=True) == plain
+        assert answer([pieces.topic(image, topic, version, None), describe(image, topic)], brokers=True) == plain
     assert schema.decode(MetadataResponse, version, plain).topics[1].name == "orders"
 
 
 def test_a_topic_with_an_error_is_counted_each_time() -> None:
     # An error is not cached as bytes, because nobody could count it there.
     image, topic = image_of(LED, LEADERLESS)
-    described = EncodedPieces.of(image).topic(image, topic, 12, False)
+    described = EncodedPieces.of(image).topic(image, topic, 12, None)
     assert find_error_codes(MetadataResponse(topics=[described])) == [5]
 
 
@@ -64,11 +65,11 @@ def test_pieces_keep_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(metadata, "PIECES_BYTES_MAX", 1000)
     image, topic = image_of(LED)
     pieces = EncodedPieces.of(image)
-    first, second = pieces.topic(image, topic, 12, False), pieces.topic(image, topic, 12, True)
-    third, fourth = pieces.topic(image, topic, 11, False), pieces.topic(image, topic, 11, True)
-    assert pieces.topic(image, topic, 12, False) is first and pieces.topic(image, topic, 12, True) is second
-    assert third is pieces.topic(image, topic, 11, False)
-    again = pieces.topic(image, topic, 11, True)
+    first, second = pieces.topic(image, topic, 12, None), pieces.topic(image, topic, 12, ON_TOPIC)
+    third, fourth = pieces.topic(image, topic, 11, None), pieces.topic(image, topic, 11, ON_TOPIC)
+    assert pieces.topic(image, topic, 12, None) is first and pieces.topic(image, topic, 12, ON_TOPIC) is second
+    assert third is pieces.topic(image, topic, 11, None)
+    again = pieces.topic(image, topic, 11, ON_TOPIC)
     assert again == fourth and again is not fourth
 
 
@@ -77,7 +78,7 @@ def asked(
 ) -> bytes | MetadataResponse:
     """The answer about one topic, from a broker with this image that creates no topics."""
     config = BrokerConfig.of({"auto.create.topics.enable": "false"})
-    node = cast(Node, SimpleNamespace(broker_id=1, image=image, config=config, catch_up=None))
+    node = cast(Node, SimpleNamespace(broker_id=1, image=image, config=config, catch_up=None, authorizer=None))
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], **options)
     return metadata.answer(node, Call(3, version, 1, None, request, client))
 
@@ -128,11 +129,11 @@ def test_pieces_make_room_for_those_of_a_newer_image(monkeypatch: pytest.MonkeyP
     image, topic = image_of(LED)
     pieces = EncodedPieces.of(image)
     for version in range(5, 13):
-        pieces.topic(image, topic, version, False)
+        pieces.topic(image, topic, version, None)
     newer = image.replay(1, [changes.SetFeature("a", 1)])
     assert EncodedPieces.of(newer) is pieces
-    kept = pieces.topic(newer, topic, 4, False)
-    assert pieces.topic(newer, topic, 4, False) is kept
+    kept = pieces.topic(newer, topic, 4, None)
+    assert pieces.topic(newer, topic, 4, None) is kept
 
 
 def test_a_change_is_visible_at_once() -> None:
@@ -187,6 +188,7 @@ def created(names: list[str], version: int = 12, broker_allows: bool = True, **o
         SimpleNamespace(
             broker_id=1,
             catch_up=None,
+            authorizer=None,
             image=named(*image_of(LED)),
             config=BrokerConfig.of({"auto.create.topics.enable": str(broker_allows).lower()}),
             auto_creation=SimpleNamespace(request=requested.extend),

@@ -179,7 +179,7 @@ class Joins:
         self._rebalance.mark_synced(member)
         self._rebalance.sessions.end(member.id)
         self._roster.rename(member, attempt.fresh_member_id)
-        member.client_id, member.client_host, member.is_new = *attempt.caller, False
+        member.client_id, member.client_host, member.is_new = attempt.caller.client_id, attempt.caller.host, False
         self._update(member, attempt)
         self._rebalance.renew(member, outcome.turn)
 

@@ -101,7 +101,7 @@ class ConsumerGroup:
         owned = _read_owned(request)
         before = self._identify(change, request, owned)
         member = _update_member(before, request, caller)
-        subscribed = self._rebalance.subscribe(change, before, member, turn)
+        subscribed = self._rebalance.subscribe(change, before, member, turn, caller.sight)
         self._rebalance.assign(change, turn)
         moved = self._rebalance.reconcile(change, member.id, owned, subscribed.is_changed, turn)
         session_ms = turn.find_group_setting(self.id, "consumer.session.timeout.ms")

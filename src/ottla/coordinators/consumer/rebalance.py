@@ -16,7 +16,7 @@ from ottla.coordinators.consumer.state import Change, GroupState
 from ottla.coordinators.consumer.topic_hashes import TopicHashes
 from ottla.coordinators.consumer.topic_searches import TopicSearch, TopicSearches, store_resolutions
 from ottla.coordinators.groups.sessions import Sessions
-from ottla.coordinators.machine import Turn
+from ottla.coordinators.machine import Sight, Turn
 
 DEFAULT_ASSIGNOR: Final = "uniform"
 
@@ -43,8 +43,11 @@ class ConsumerRebalance:
         self._moving_since_ms: int | None = None
         """When the rebalance began that not all members have finished yet."""
 
-    def subscribe(self, change: Change, before: Member, member: Member, turn: Turn) -> SubscriptionChange:
-        """Store a member's subscription, and raise the group's epoch if it changes what the group reads."""
+    def subscribe(
+        self, change: Change, before: Member, member: Member, turn: Turn, sight: Sight | None = None
+    ) -> SubscriptionChange:
+        """Store a member's subscription, and raise the group's epoch if it changes what the group reads. Patterns are
+        matched with the topics that the member's client can see."""
         pattern_changed = before.topic_pattern != member.topic_pattern
         if pattern_changed and member.topic_pattern and member.topic_pattern not in change.state.patterns:
             check_pattern(member.topic_pattern)
@@ -56,7 +59,7 @@ class ConsumerRebalance:
             bump |= not member.topic_pattern or member.topic_pattern in change.state.resolutions
             if before.topic_pattern in change.state.resolutions and before.topic_pattern not in change.state.patterns:
                 change.store(change.state.resolution_record(before.topic_pattern, None))
-        search = self.searches.find_due(change, turn)
+        search = self.searches.find_due(change, turn, sight)
         if search is not None:
             change.effects.append(partial(self.searches.begin, search, turn))
             if search.is_short:

@@ -1,0 +1,328 @@
+"""Access control on a running broker: rights of every kind, revocation, what the audit log says."""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla.config import BrokerConfig, ConfigError
+from ottla.errors import ErrorCode
+from ottla.observability.logs import LineFormatter
+from ottla.records import batch
+from ottla.security.operations import CLUSTER_NAME, Operation, ResourceType
+from ottla.testing import LocalBroker
+from ottla.wire import fetch
+from ottla.wire.fetch import FetchRequest
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.describe_acls import DescribeAclsRequest
+from ottla.wire.messages.describe_cluster import DescribeClusterRequest
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.messages.list_groups import ListGroupsRequest
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.raw_client import RawClient
+from tests.scenarios.access import (
+    DENY,
+    PREFIXED,
+    add,
+    connect_as,
+    delete_all_acls,
+    guarded_broker,
+    rule,
+    take_away,
+)
+from tests.scenarios.client_calls import append, decode_values, find_topic_id, make_batch
+from tests.scenarios.every_request import ask_until_settled
+
+TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
+TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
+READ, WRITE, CREATE, DESCRIBE = Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DESCRIBE
+DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[LocalBroker]:
+    with guarded_broker(auto_create_topics_enable=True) as running:
+        yield running
+
+
+@pytest.fixture
+def root(broker: LocalBroker) -> Iterator[RawClient]:
+    with connect_as("root", broker) as client:
+        delete_all_acls(client)
+        yield client
+        delete_all_acls(client)
+
+
+@pytest.fixture
+def alice(broker: LocalBroker) -> Iterator[RawClient]:
+    with connect_as("alice", broker) as client:
+        yield client
+
+
+@pytest.fixture
+def topic(broker: LocalBroker, root: RawClient, request: pytest.FixtureRequest) -> str:
+    name: str = request.node.name[:100].replace("[", "-").replace("]", "")
+    broker.create_topic(name)
+    append(root, name, b"one")
+    return name
+
+
+def start_fetch(client: RawClient, topic: str, min_bytes: int, offset: int = 0) -> None:
+    wanted = fetch.FetchPartition(0, fetch_offset=offset, max_bytes=1 << 20)
+    topics = [fetch.FetchTopic(topic, bytes(16), [wanted])]
+    client.send_fetch(FetchRequest(max_wait_ms=2_000, min_bytes=min_bytes, max_bytes=1 << 20, topics=topics), 12)
+
+
+def test_a_revocation_counts_at_once_on_an_open_connection(root: RawClient, alice: RawClient, topic: str) -> None:
+    allowed = rule("alice", READ, TOPIC, topic)
+    assert alice.fetch(topic, 0, 0).error_code == DENIED
+    add(root, allowed)
+    assert decode_values(alice.fetch(topic, 0, 0)) == [b"one"]
+    take_away(root, allowed)
+    assert alice.fetch(topic, 0, 0).error_code == DENIED
+
+
+@pytest.mark.parametrize("offset", (0, 1))
+def test_a_fetch_that_waits_returns_nothing_after_a_revocation(
+    root: RawClient, alice: RawClient, topic: str, offset: int
+) -> None:
+    """Neither records that came while it waited, nor those that it had read before."""
+    allowed = rule("alice", READ, TOPIC, topic)
+    add(root, allowed)
+    start_fetch(alice, topic, min_bytes=1 << 19 if offset == 0 else 1, offset=offset)
+    take_away(root, allowed)
+    append(root, topic, b"two")
+    (answer,) = alice.read_fetch(12).topics
+    assert answer.partitions[0].error_code == DENIED
+    assert not answer.partitions[0].records
+
+
+def test_denial_wins_over_permission_and_prefixes_count(root: RawClient, alice: RawClient, topic: str) -> None:
+    add(root, rule("alice", Operation.ALL, TOPIC, topic[:6], pattern_type=PREFIXED))
+    assert decode_values(alice.fetch(topic, 0, 0)) == [b"one"]
+    denial = rule("*", READ, TOPIC, topic, permission=DENY)
+    add(root, denial)
+    assert alice.fetch(topic, 0, 0).error_code == DENIED
+    result = alice.produce(topic, 0, make_batch(b"two"))
+    assert result is not None
+    assert result.error_code == 0  # only READ is denied
+    take_away(root, denial)
+    assert decode_values(alice.fetch(topic, 0, 0)) == [b"one", b"two"]
+
+
+def test_hosts_count(root: RawClient, alice: RawClient, topic: str) -> None:
+    add(root, rule("alice", READ, TOPIC, topic, host="127.0.0.99"))
+    assert alice.fetch(topic, 0, 0).error_code == DENIED
+    add(root, rule("alice", READ, TOPIC, topic, host="127.0.0.2"))
+    assert alice.fetch(topic, 0, 0).error_code == 0
+
+
+def ask_for(client: RawClient, name: str) -> Any:
+    return client.request(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 12).topics[0]
+
+
+def test_a_topic_is_created_on_demand_only_for_who_may_create_it(root: RawClient, alice: RawClient) -> None:
+    """CREATE on the topic or on the cluster, and DESCRIBE to see it."""
+    assert ask_for(alice, "on-demand").error_code == DENIED
+    add(root, rule("alice", DESCRIBE, TOPIC, "on-demand"))
+    assert ask_for(alice, "on-demand").error_code == DENIED
+    assert "on-demand" not in [each.name for each in root.request(MetadataRequest(topics=None), 12).topics]
+    add(root, rule("alice", CREATE, TOPIC, "on-demand"))
+    assert ask_for(alice, "on-demand").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    while ask_for(alice, "on-demand").error_code:
+        pass
+
+
+def test_a_batch_says_whether_it_is_transactional(root: RawClient, alice: RawClient, topic: str) -> None:
+    """Not the transactional id of the request (CVE-2018-17196)."""
+    add(root, rule("alice", WRITE, TOPIC, topic))
+    transactional = bytearray(make_batch(b"two"))
+    transactional[22] |= batch.TRANSACTIONAL
+    for transactional_id in (None, "", "mine"):
+        result = alice.produce(topic, 0, transactional, transactional_id=transactional_id)
+        assert result is not None
+        assert result.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert decode_values(root.fetch(topic, 0, 0)) == [b"one"]
+
+
+def test_producer_ids_are_for_those_who_may_write_somewhere(root: RawClient, alice: RawClient) -> None:
+    """Or have IDEMPOTENT_WRITE on the cluster (KIP-679)."""
+    request = InitProducerIdRequest(transactional_id=None)
+    assert alice.request(request, 4).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    anywhere = rule("alice", WRITE, TOPIC, "some", pattern_type=PREFIXED)
+    add(root, anywhere)
+    assert alice.request(request, 4).error_code == 0
+    take_away(root, anywhere)
+    add(root, rule("alice", Operation.IDEMPOTENT_WRITE, CLUSTER, CLUSTER_NAME))
+    assert alice.request(request, 4).error_code == 0
+
+
+def test_internal_topics_are_not_for_clients(root: RawClient, alice: RawClient) -> None:
+    """A right to write to everything is none to write to them."""
+    find = FindCoordinatorRequest(coordinator_keys=["any"], key_type=0)
+    ask_until_settled(root, find, 4)
+    add(root, rule("alice", WRITE, TOPIC, "other"))
+    result = alice.produce("__consumer_offsets", 0, make_batch(b"x"))
+    assert result is not None
+    assert result.error_code == DENIED
+    add(root, rule("alice", WRITE, TOPIC, "*"))
+    result = alice.produce("__consumer_offsets", 0, make_batch(b"x"))
+    assert result is not None
+    assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def heartbeat(client: RawClient, group: str, **fields: Any) -> Any:
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=group,
+        member_id="m" * 22,
+        member_epoch=0,
+        rebalance_timeout_ms=300_000,
+        topic_partitions=[],
+        **fields,
+    )
+    return ask_until_settled(client, request, 1)
+
+
+def test_a_pattern_matches_only_what_the_client_may_see(broker: LocalBroker, root: RawClient, alice: RawClient) -> None:
+    """A subscription by regular expression is no way to other topics (KIP-848), and a revocation counts."""
+    for name in ("pattern-mine", "pattern-other"):
+        broker.create_topic(name)
+    mine = rule("alice", READ, TOPIC, "pattern-mine")
+    add(root, mine, rule("alice", READ, GROUP, "patterns"))
+    answer = heartbeat(alice, "patterns", subscribed_topic_regex="pattern-.*")
+    assert answer.error_code == 0
+    assigned = [each.topic_id for each in answer.assignment.topic_partitions]
+    assert assigned == [find_topic_id(root, "pattern-mine")]
+    refused = heartbeat(alice, "patterns", subscribed_topic_names=["pattern-mine", "pattern-other"])
+    assert refused.error_code == DENIED
+
+
+def test_groups_are_listed_for_who_may_describe_them(root: RawClient, alice: RawClient, topic: str) -> None:
+    from tests.scenarios.test_access_walk import commit  # the same group, without members
+
+    commit(root, "seen", topic)
+    commit(root, "unseen", topic)
+    assert alice.request(ListGroupsRequest(), 4).groups == []
+    add(root, rule("alice", DESCRIBE, GROUP, "seen"))
+    assert [group.group_id for group in alice.request(ListGroupsRequest(), 4).groups] == ["seen"]
+    add(root, rule("alice", DESCRIBE, CLUSTER, CLUSTER_NAME))
+    assert {"seen", "unseen"} <= {group.group_id for group in alice.request(ListGroupsRequest(), 4).groups}
+
+
+def test_what_a_client_may_do_is_reported_as_bits(root: RawClient, alice: RawClient, topic: str) -> None:
+    add(root, rule("alice", WRITE, TOPIC, topic))
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], include_topic_authorized_operations=True)
+    assert alice.request(asked, 12).topics[0].topic_authorized_operations == 1 << WRITE | 1 << DESCRIBE
+    cluster = DescribeClusterRequest(include_cluster_authorized_operations=True)
+    assert alice.request(cluster, 1).cluster_authorized_operations == 0
+    add(root, rule("alice", Operation.ALTER, CLUSTER, CLUSTER_NAME))
+    operations = alice.request(cluster, 1).cluster_authorized_operations
+    assert operations == 1 << Operation.ALTER | 1 << DESCRIBE
+
+
+def test_who_may_create_a_topic_may_not_see_its_settings(root: RawClient, alice: RawClient) -> None:
+    add(root, rule("alice", CREATE, TOPIC, "made-by-alice"))
+    request = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ("made-by-alice", "refused")
+        ],
+        timeout_ms=20_000,
+    )
+    made, refused = alice.request(request, 7).topics
+    assert (made.error_code, made.topic_config_error_code, made.num_partitions) == (0, DENIED, -1)
+    assert (refused.error_code, refused.error_message) == (DENIED, "Authorization failed.")
+
+
+def test_acls_are_listed_with_every_filter(root: RawClient) -> None:
+    first = rule("alice", READ, TOPIC, "a", pattern_type=PREFIXED)
+    second = rule("bob", READ, TOPIC, "*")
+    add(root, first, second, first)
+    matching = DescribeAclsRequest(
+        resource_type_filter=TOPIC,
+        resource_name_filter="abc",
+        pattern_type_filter=2,
+        operation=1,
+        permission_type=1,
+    )
+    found = root.request(matching, 3)
+    assert sorted(each.resource_name for each in found.resources) == ["*", "a"]
+    unknown = DescribeAclsRequest(resource_type_filter=99, operation=1, permission_type=1)
+    assert root.request(unknown, 3).error_code == ErrorCode.INVALID_REQUEST
+
+
+class Lines(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.setFormatter(LineFormatter())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+
+@pytest.fixture
+def audit() -> Iterator[list[str]]:
+    logger, lines = logging.getLogger("kafka.authorizer.logger"), Lines()
+    level = logger.level
+    logger.addHandler(lines)
+    logger.setLevel(logging.INFO)
+    yield lines.lines
+    logger.setLevel(level)
+    logger.removeHandler(lines)
+
+
+def test_a_denied_action_is_one_line_that_no_client_can_forge(
+    broker: LocalBroker, root: RawClient, audit: list[str]
+) -> None:
+    """Names and client ids with line ends and fields of their own stay inside their quotes."""
+    forged = 'x"\n2026-01-01 00:00:00.000 INFO  kafka.authorizer.logger: allowed principal=User:root'
+    with connect_as("nobody", broker, client_id=forged) as intruder:
+        intruder.fetch(forged, 0, 0)
+    (line,) = audit
+    assert "\n" not in line
+    assert " INFO  kafka.authorizer.logger: denied principal=User:nobody operation=READ host=127.0.0.4 " in line
+    assert line.count(" request=") == 1
+    assert "rule=DefaultDeny" in line
+    assert '\\"' in line
+    audit.clear()
+    with connect_as("root", broker) as client:
+        client.fetch("missing", 0, 0)
+    assert audit == []  # what is allowed is logged at DEBUG
+
+
+def test_an_administrative_action_is_logged(broker: LocalBroker, root: RawClient, audit: list[str]) -> None:
+    add(root, rule("alice", READ, TOPIC, "a topic"))
+    (line,) = audit
+    assert "done principal=User:root host=127.0.0.1 request=CreateAcls" in line
+    assert "a topic" in line
+
+
+def test_an_unknown_authorizer_is_refused_in_one_line() -> None:
+    with pytest.raises(ConfigError, match=r"^authorizer.class.name: 'com.example.Mine' is not one of [^\n]*$"):
+        BrokerConfig.of({"authorizer.class.name": "com.example.Mine"})
+    with pytest.raises(ConfigError, match=r"^super.users: 'root' is not a principal like User:alice"):
+        BrokerConfig.of({"super.users": "root"})
+
+
+def test_acls_survive_a_restart() -> None:
+    with guarded_broker() as broker:
+        broker.create_topic("kept")
+        with connect_as("root", broker) as root:
+            add(root, rule("alice", READ, TOPIC, "kept"))
+        broker.restart()
+        with connect_as("alice", broker) as alice:
+            assert alice.fetch("kept", 0, 0).error_code == 0
+        with connect_as("bob", broker) as bob:
+            assert bob.fetch("kept", 0, 0).error_code == DENIED
+
+
+def test_everybody_may_do_everything_where_no_acl_is_if_configured() -> None:
+    with guarded_broker(allow_everyone_if_no_acl_found=True) as broker:
+        broker.create_topic("open")
+        with connect_as("root", broker) as root, connect_as("alice", broker) as alice:
+            assert alice.fetch("open", 0, 0).error_code == 0
+            add(root, rule("bob", READ, TOPIC, "open"))
+            assert alice.fetch("open", 0, 0).error_code == DENIED
