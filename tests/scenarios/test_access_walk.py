@@ -58,6 +58,13 @@ UNAUTHORIZED = {
     ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
 
+TOKENS_REFUSED = {
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+}
+"""Delegation tokens are for clients that have authenticated, which this user has not."""
+
 LISTS = {"ListGroups", "ListTransactions"}
 """APIs that leave out what the client may not see, instead of an error."""
 
@@ -160,9 +167,12 @@ def test_nobody_gets_in(api: str, version: int, broker: LocalBroker) -> None:
         request = build(api, version, SECRET, bytes(16))
         answer = intruder.request(name_things(request, SECRET), version)
         codes = set(errors_in(answer))
-        if HANDLERS[api].requires is NOTHING or api in LISTS | OPEN:
+        if "DelegationToken" not in api and (HANDLERS[api].requires is NOTHING or api in LISTS | OPEN):
             assert not codes or HANDLERS[api].requires is NOTHING
             assert "?" not in repr(unnamed(answer))
+        elif "DelegationToken" in api:
+            assert codes
+            assert codes <= TOKENS_REFUSED
         elif not codes and is_empty(request):
             assert HANDLERS[api].requires.is_whole  # dispatch has refused it; there is nothing to put the error into
         elif not (api == "DescribeLogDirs" and version < 3):

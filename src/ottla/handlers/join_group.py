@@ -24,8 +24,8 @@ NAME_LENGTH_MAX = 255
 
 def handle(node: Node, call: Call[JoinGroupRequest]) -> JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse]:
     request = call.body
+    require(node, call, rights.READ_GROUP, request.group_id)
     try:
-        require(node, call, rights.READ_GROUP, request.group_id)
         check(node, request)
         caller = Caller(call.client_id or "", f"/{call.client.address}")
         fresh = "" if request.member_id else make_member_id(node, request.group_instance_id or caller.client_id)
@@ -41,10 +41,10 @@ async def await_join(
     request = call.body
     try:
         answer = await reply
-        require(node, call, rights.READ_GROUP, request.group_id)  # the wait may have been long
-        return answer
     except KafkaError as error:
         return refuse(request, error)
+    require(node, call, rights.READ_GROUP, request.group_id)  # the wait may have been long
+    return answer
 
 
 def refuse(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:
