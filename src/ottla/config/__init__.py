@@ -2,6 +2,7 @@
 
 settings.py        how a setting is declared, parsed and checked
 broker_table.py    the broker settings that have an effect
+authorizer_table.py  settings of the authorizer
 quota_table.py     those of them about quotas and client telemetry
 security_table.py  those about TLS, SASL and delegation tokens
 broker.py          the settings of one broker, checked together, with where each was set
