@@ -30,7 +30,8 @@ def main(jar: str, url: str, bootstrap: str, topic: str) -> None:
     print("begins", flush=True)
     rows = spark.read.format("jdbc").options(**options).load()
     values = rows.select(F.to_json(F.struct("id", "amount", "note")).alias("value"))
-    values.write.format("ottla").option("bootstrap", bootstrap).option("topic", topic).mode("append").save()
+    target = {"kafka.bootstrap.servers": bootstrap, "topic": topic}
+    values.write.format("ottla").options(**target).mode("append").save()
     signal.sigwait([signal.SIGTERM])
 
 
