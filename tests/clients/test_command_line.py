@@ -89,10 +89,10 @@ def ottla(broker: LocalBroker, tmp_path: Path) -> CommandLine:
     return CommandLine(broker.bootstrap, tmp_path)
 
 
-def examples() -> list[tuple[str, list[str]]]:
+def examples(page: Path = PAGE) -> list[tuple[str, list[str]]]:
     """Each command of the documentation page, and the lines that it prints."""
     found: list[tuple[str, list[str]]] = []
-    for block in re.findall(r"^```console\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE):
+    for block in re.findall(r"^```console\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE):
         for line in block.splitlines():
             if line.startswith("$ "):
                 found.append((line[2:], []))

@@ -109,8 +109,8 @@ def _delete(options: argparse.Namespace) -> None:
                 continue
             _require(name, users)
             mechanisms = options.mechanism or list(users[name])
-            deletions = [ScramCredentialDeletion(name=name, mechanism=MECHANISMS[each][0]) for each in mechanisms]
-            _change(own, name, deletions, [])
+            for mechanism in mechanisms:
+                _change(own, name, [ScramCredentialDeletion(name=name, mechanism=MECHANISMS[mechanism][0])], [])
             print(
                 f"user {name!r} deleted" if not options.mechanism else f"user {name!r}: {', '.join(mechanisms)} deleted"
             )
@@ -142,17 +142,14 @@ def set_password(client: "Client", user: str, password: str, mechanisms: list[st
     """The broker gets a salted hash of the password, never the password."""
     from ottla.wire.messages.alter_user_scram_credentials import ScramCredentialUpsertion
 
-    upsertions = []
     for mechanism in mechanisms:
         number, algorithm = MECHANISMS[mechanism]
         salt = secrets.token_bytes(_SALT_BYTES)
         salted = pbkdf2_hmac(algorithm, password.encode(), salt, iterations)
-        upsertions.append(
-            ScramCredentialUpsertion(
-                name=user, mechanism=number, iterations=iterations, salt=salt, salted_password=salted
-            )
+        upsertion = ScramCredentialUpsertion(
+            name=user, mechanism=number, iterations=iterations, salt=salt, salted_password=salted
         )
-    _change(client, user, [], upsertions)
+        _change(client, user, [], [upsertion])  # a request names each user once
 
 
 def _change(
