@@ -12,5 +12,6 @@ avro_converter.py           Avro with a schema registry
 avro_schemas.py             Connect's schemas as Avro's and back
 json_schema_converter.py    JSON with a schema registry
 protobuf_converter.py       Protobuf with a schema registry
+protobuf_schemas.py         Connect's schemas as Protobuf's
 headers.py                  headers that carry no schema: the type is read out of the text
 """

@@ -1,13 +1,14 @@
 """Confluent's ProtobufConverter: Protobuf messages, with their schemas in a schema registry.
 
-Values are read with the schema that they name, and written with the newest schema of the subject. Schemas are not made
-out of records': Connect's names and types do not say what a .proto file should be.
+Values are read with the schema that they name, and written with one that is made of the record's
+(`protobuf_schemas.py`) and registered, or with the newest schema of the subject.
 """
 
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from ottla.connect.converters.protobuf_schemas import write_protobuf_schema
 from ottla.connect.converters.registered import Decode, Encode, RegistryConverter, ask
 from ottla.connect.data.arrow_types import find_schema, normalise
 from ottla.connect.data.conversion import array_to_values, values_to_array
@@ -42,8 +43,8 @@ class ProtobufConverter(RegistryConverter):
 
         return find_schema(form.type, optional=False), decode
 
-    def make_schema(self, schema: Schema) -> str | None:
-        return None
+    def make_schema(self, schema: Schema) -> str:
+        return write_protobuf_schema(schema)
 
     def make_writer(self, schema: Schema, registered: RegisteredSchema) -> Encode:
         files = ask(lambda: self._registry.files(registered))

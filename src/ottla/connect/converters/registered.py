@@ -83,8 +83,8 @@ class RegistryConverter(Converter):
         """The schema of values that are written with a registered schema, and the function that reads them."""
 
     @abstractmethod
-    def make_schema(self, schema: Schema) -> str | None:
-        """The text to register for a schema. None: values are written with the newest schema of the subject."""
+    def make_schema(self, schema: Schema) -> str:
+        """The text to register for a schema. RecordError if it cannot be said."""
 
     @abstractmethod
     def make_writer(self, schema: Schema, registered: RegisteredSchema) -> Encode:

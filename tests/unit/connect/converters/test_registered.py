@@ -1,12 +1,14 @@
 """JSON Schema and Protobuf with a schema registry: Confluent's bytes and registered schemas."""
 
 import json
+from base64 import b64decode
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 
 from ottla.connect.converters.choice import make_converter
 from ottla.connect.converters.converter import Converter
@@ -42,6 +44,27 @@ VALUE: dict[str, Any] = {
     "date": date(2020, 1, 1),
     "at": datetime(2020, 1, 1, tzinfo=UTC),
 }
+
+
+LATEST = {"auto.register.schemas": "false", "use.latest.version": "true"}
+PLAIN = Schema(
+    Type.STRUCT,
+    name="shop.v1.Order-1",
+    fields=(
+        Field("id", Schema(Type.INT64)),
+        Field("small", Schema(Type.INT8, optional=True)),
+        Field("text", Schema(Type.STRING, optional=True)),
+        Field("flag", Schema(Type.BOOLEAN)),
+        Field("ratio", Schema(Type.FLOAT64)),
+        Field("data", Schema(Type.BYTES)),
+        Field("at", TIMESTAMP_SCHEMA),
+        Field("inner", INNER),
+        Field("other", Schema(Type.STRUCT, fields=(Field("y", Schema(Type.INT32)),))),
+        Field("items", Schema(Type.ARRAY, value_schema=INNER)),
+        Field("tags_of_it", Schema(Type.MAP, key_schema=Schema(Type.STRING), value_schema=Schema(Type.INT32))),
+        Field("parts", Schema(Type.MAP, key_schema=Schema(Type.INT32), value_schema=INNER)),
+    ),
+)
 
 
 @pytest.fixture
@@ -105,7 +128,7 @@ def test_json_schemas_of_others_are_read(url: str, shelf: Shelf) -> None:
 
 
 def test_protobuf_is_written_with_the_newest_schema_and_read_again(url: str) -> None:
-    converter = make("io.confluent.connect.protobuf.ProtobufConverter", url)
+    converter = make("io.confluent.connect.protobuf.ProtobufConverter", url, **LATEST)
     customer = Schema(Type.STRUCT, optional=True, fields=(Field("name", Schema(Type.STRING, True)),))
     order = Schema(Type.STRUCT, fields=(Field("customer", customer),))
     value = {"customer": {"name": "Ana"}}
@@ -117,7 +140,7 @@ def test_protobuf_is_written_with_the_newest_schema_and_read_again(url: str) -> 
 
 
 def test_protobuf_that_cannot_be_converted_is_refused(url: str) -> None:
-    converter = make("protobuf", url)
+    converter = make("protobuf", url, **LATEST)
     for data in (framed(5, b""), framed(5, b"\0\xff"), framed(5, b"\x02\x08"), framed(1, b"\0")):
         with pytest.raises(RecordError):
             converter.from_bytes("t", (), data)
@@ -127,3 +150,60 @@ def test_protobuf_that_cannot_be_converted_is_refused(url: str) -> None:
         converter.to_bytes("orders", (), ROW, VALUE)
     with pytest.raises(RecordError):
         converter.to_bytes("proto", (), ROW, {"customer": 5})
+
+
+def test_schemas_of_protobuf_are_registered(url: str, shelf: Shelf) -> None:
+    """Nulls stay nulls, and a consumer of Google's own library reads what was written."""
+    value = {
+        "id": 1 << 40,
+        "small": None,
+        "text": "",
+        "flag": True,
+        "ratio": 0.5,
+        "data": b"\0",
+        "at": datetime(2020, 1, 1, tzinfo=UTC),
+        "inner": {"x": 1.5},
+        "other": {"y": 7},
+        "items": [{"x": 2.5}, {"x": 0.0}],
+        "tags_of_it": {"a": 1},
+        "parts": {3: {"x": 4.5}},
+    }
+    data = make("protobuf", url).to_bytes("made", (), PLAIN, value)
+    assert data is not None
+    latest = shelf.answers["/subjects/made-value/versions/latest"]
+    assert latest["schemaType"] == "PROTOBUF"
+    file = descriptor_pb2.FileDescriptorProto.FromString(b64decode(latest["schema"]))
+    assert (file.package, file.message_type[0].name, file.syntax) == ("shop.v1", "Order_1", "proto3")
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
+    pool.Add(file)
+    message: Any = message_factory.GetMessageClass(pool.FindMessageTypeByName("shop.v1.Order_1"))()
+    message.ParseFromString(data[6:])
+    assert (message.id, message.HasField("small"), message.HasField("text"), message.parts[3].x) == (1 << 40, 0, 1, 4.5)
+    schema, found = make("protobuf", url).from_bytes("made", (), data)
+    assert found == value
+    assert schema is not None and [each.name for each in schema.fields] == [each.name for each in PLAIN.fields]
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        (Schema(Type.STRING), "is no Protobuf message"),
+        (Schema(Type.STRUCT, fields=(Field("a-b", Schema(Type.STRING)),)), "cannot be the name"),
+        (Schema(Type.STRUCT, fields=(Field("d", DATE_SCHEMA),)), "no type for Date"),
+        (
+            Schema(Type.STRUCT, fields=(Field("m", Schema(Type.MAP, key_schema=INNER, value_schema=INNER)),)),
+            "keys that Protobuf's maps cannot have",
+        ),
+        (
+            Schema(
+                Type.STRUCT,
+                fields=(Field("l", Schema(Type.ARRAY, value_schema=Schema(Type.ARRAY, value_schema=INNER))),),
+            ),
+            "no array within a list",
+        ),
+    ],
+)
+def test_schemas_that_protobuf_cannot_say(url: str, schema: Schema, reason: str) -> None:
+    with pytest.raises(RecordError, match=reason):
+        make("protobuf", url).to_bytes("made", (), schema, {})
