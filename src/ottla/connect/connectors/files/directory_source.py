@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from ottla.connect.connector import MAX_ROWS, ConnectorContext, Part, Source, SourceBatch, SourceOffset, partition_key
 from ottla.connect.connectors.files.avro_files import read_avro
+from ottla.connect.connectors.files.csv_types import NAMES, are_types, find_types, read_types
 from ottla.connect.connectors.files.file_source import FILENAME, LINE, POSITION
 from ottla.connect.connectors.files.lines import has_line, read_lines
 from ottla.connect.data.arrow_types import normalise
@@ -27,6 +28,8 @@ from ottla.connect.settings.definition import REQUIRED, Importance, Kind, Settin
 
 SIZE: Final = "size"
 """In an offset: the size of a file that was read to its end."""
+TYPES: Final = "types"
+"""In an offset: the types that the columns of a CSV file were found to have, as JSON."""
 BATCH_ROWS: Final = 10_000
 LINE_FORMATS: Final = ("text", "json", "csv")
 FORMATS: Final = (*LINE_FORMATS, "parquet", "avro")
@@ -42,6 +45,19 @@ class DirectorySource(Source):
             ),
             Setting("file.pattern", Kind.STRING, "*", "Which files are read: `*` and `?` as in a shell."),
             Setting("csv.separator", Kind.STRING, ",", "The character between the values of a line."),
+            Setting(
+                "csv.types",
+                Kind.LIST,
+                (),
+                f"Types of columns, as column:type: {', '.join(NAMES)}. Others are string, unless csv.infer.types.",
+                check=are_types,
+            ),
+            Setting(
+                "csv.infer.types",
+                Kind.BOOLEAN,
+                False,
+                "Whether columns that csv.types does not name get the type that the first lines of a file look like.",
+            ),
         )
     )
     version: ClassVar[str] = "1"
@@ -79,7 +95,9 @@ class DirectorySource(Source):
     def read(self, part: Part, offset: SourceOffset | None) -> Iterator[SourceBatch]:
         path, position = part.partition[FILENAME], 0 if offset is None else int(offset[POSITION])
         with open(path, "rb") as file:
-            if self._format in LINE_FORMATS:
+            if self._format == "csv":
+                batches = self._read_csv(file, offset)
+            elif self._format in LINE_FORMATS:
                 batches = self._read_lines(file, position)
             else:
                 batches = self._read_whole(file, position, None if offset is None else offset.get(SIZE))
@@ -91,40 +109,52 @@ class DirectorySource(Source):
                     return
 
     def _read_lines(self, file: BinaryIO, position: int) -> Iterator[SourceBatch]:
-        names = None
-        if self._format == "csv":
-            file.seek(0)
-            head, end = next(read_lines(file, 0, 1))
-            names = self._parse_csv(head, None).column_names
-            position = max(position, end)
         for lines, following in read_lines(file, position, BATCH_ROWS):
-            yield SourceBatch([self._to_rows(lines, names, file.name)], {POSITION: following})
+            yield SourceBatch([self._to_rows(lines, file.name)], {POSITION: following})
 
-    def _to_rows(self, lines: pa.Array, names: list[str] | None, path: str) -> RecordColumns | list[Record]:
+    def _read_csv(self, file: BinaryIO, offset: SourceOffset | None) -> Iterator[SourceBatch]:
+        """The first line names the columns. The types that were found out are part of the offset."""
+        file.seek(0)
+        head, end = next(read_lines(file, 0, 1))
+        names = self._parse_csv(head, None, {}).column_names
+        given = read_types(self.config["csv.types"])
+        inferred: dict[str, str] = {} if offset is None else json.loads(offset.get(TYPES, "{}"))
+        start = end if offset is None else max(int(offset[POSITION]), end)
+        for lines, following in read_lines(file, start, BATCH_ROWS):
+            if self.config["csv.infer.types"] and not inferred:
+                inferred = find_types(self._parse_csv(lines, names, given))
+            kinds = {name: NAMES[inferred.get(name, "string")] for name in names} | given
+            rows = self._to_columns(self._parse_csv(lines, names, kinds))
+            found = {TYPES: json.dumps(inferred)} if inferred else {}
+            yield SourceBatch([rows], {POSITION: following, **found})
+
+    def _to_rows(self, lines: pa.Array, path: str) -> RecordColumns | list[Record]:
         if self._format == "text":
             return RecordColumns(self._topic, LINE, lines)
-        if names is not None:
-            return self._to_columns(self._parse_csv(lines, names))
         try:
             return [Record(self._topic, json.loads(line)) for line in lines.to_pylist() if line.strip()]
         except ValueError as error:
             raise ConnectError(f"{path} has a line that is no JSON: {error}") from None
 
-    def _parse_csv(self, lines: pa.Array, names: list[str] | None) -> pa.Table:
-        """Values are text; an empty one without quotes is null. A value has no end of a line in it."""
+    def _parse_csv(self, lines: pa.Array, names: list[str] | None, kinds: Mapping[str, pa.DataType]) -> pa.Table:
+        """A column without a kind gets one from its values. An empty value without quotes is null. A value has no end
+        of a line in it."""
         text = "\n".join(lines.to_pylist()) + "\n"
-        kinds = {name: pa.string() for name in names or ()}
         try:
             return pa_csv.read_csv(
                 pa.BufferReader(text.encode()),
                 pa_csv.ReadOptions(column_names=names),
                 pa_csv.ParseOptions(delimiter=self.config["csv.separator"]),
                 pa_csv.ConvertOptions(
-                    column_types=kinds, strings_can_be_null=True, null_values=[""], quoted_strings_can_be_null=False
+                    column_types=dict(kinds),
+                    strings_can_be_null=True,
+                    null_values=[""],
+                    quoted_strings_can_be_null=False,
                 ),
             )
         except pa.ArrowInvalid as error:
-            raise ConnectError(f"the lines are no CSV: {error}") from None
+            advice = "; csv.types can name another type" if kinds else ""
+            raise ConnectError(f"the lines are no CSV, or not of their columns' types: {error}{advice}") from None
 
     def _to_columns(self, table: pa.Table) -> RecordColumns:
         column = table.combine_chunks().to_struct_array()

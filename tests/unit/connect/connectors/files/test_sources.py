@@ -1,6 +1,7 @@
 """Sources of files: what they find to read, and from where on."""
 
 import json
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +111,35 @@ def test_offsets_that_a_user_sets_have_the_form_of_the_source(tmp_path: Path) ->
     for partition, offset in (({"file": "in"}, None), ({"filename": "in"}, {"position": -1}), ({"filename": "in"}, {})):
         with pytest.raises(ConnectError, match="of this source is"):
             source.check_offset(partition, offset)
+
+
+def test_types_of_csv(tmp_path: Path) -> None:
+    """Those that are named, and those that the first lines look like; these stay when the file grows."""
+    file = tmp_path / "rows.csv"
+    file.write_text("id,price,day,name,code,at\n1,2.5,2020-01-02,x,7,2020-01-02 03:04:05\n,,,,,\n")
+    config = {"directory": tmp_path, "topic": "t", "format": "csv", "csv_infer_types": "true"}
+    source = make_connector(DirectorySource, **config, csv_types="code:string,id:int32")
+    offsets: dict[str, SourceOffset] = {}
+    first: dict[str, Any] = {"id": 1, "price": 2.5, "day": date(2020, 1, 2), "name": "x", "code": "7"}
+    first["at"] = datetime(2020, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert read_new(source, offsets) == [first, dict.fromkeys(first)]
+    with file.open("a") as more:
+        more.write("2,3,2020-01-03,5,8,2020-01-02 03:04:06\n")
+    [second] = read_new(source, offsets)
+    assert (second["id"], second["price"], second["name"], second["code"]) == (2, 3.0, "5", "8")
+    with file.open("a") as more:
+        more.write("3,cheap,2020-01-03,5,8,2020-01-02 03:04:06\n")
+    with pytest.raises(ConnectError, match=r"csv\.types can name another type"):
+        read_new(source, offsets)
+
+
+def test_csv_without_types_is_text(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("id,day\n1,2020-01-02\n")
+    source = make_connector(DirectorySource, directory=tmp_path, topic="t", format="csv")
+    assert read_new(source, {}) == [{"id": "1", "day": "2020-01-02"}]
+
+
+@pytest.mark.parametrize("types", ["id", "id:number", ":int32"])
+def test_types_that_are_none(types: str, tmp_path: Path) -> None:
+    with pytest.raises(BadConfig, match="is not column:type"):
+        make_connector(DirectorySource, directory=tmp_path, topic="t", format="csv", csv_types=types)
