@@ -290,7 +290,7 @@ class Broker:
         from ottla.server.entrance import Entrance
 
         self.node.check_listeners = self._check_listeners
-        credentials = MetadataCredentials(lambda: metadata.image)
+        credentials = MetadataCredentials(lambda: metadata.image, config, self._clock.now_ms, self._offload)
         for listener in config.endpoints.bound:
             security = await self._offload(
                 build_security, listener, config, credentials, self._random, self._clock.now_ms, self._offload
@@ -298,6 +298,12 @@ class Broker:
             if security is not None and self._server is not None:
                 self._securities.append(security)
                 self._server.secure(listener.name, Entrance(security))
+
+    async def _remove_expired_tokens(self) -> None:
+        from ottla.cluster.delegation_tokens import remove_expired
+
+        if self.node.image.identities.tokens:
+            await self.node.metadata.change(partial(remove_expired, now_ms=self._clock.now_ms()))
 
     async def _check_listeners(self, config: BrokerConfig) -> None:
         for security in self._securities:
@@ -400,6 +406,11 @@ class Broker:
             ),
             Job("flush by time", 1.0, upkeep.flush_by_time),
             *([Job("reload of certificates", RELOAD_S, self._reload_certificates)] if self._securities else []),
+            Job(
+                "removal of expired delegation tokens",
+                config.delegation_token_expiry_check_interval_ms / 1000,
+                self._remove_expired_tokens,
+            ),
             *self.participation.jobs(),
             Job(
                 "creation of replicas that the disk had no room for",

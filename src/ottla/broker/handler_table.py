@@ -78,6 +78,9 @@ WRITES = frozenset(
         "DeleteAcls",
         "AlterClientQuotas",
         "AlterUserScramCredentials",
+        "CreateDelegationToken",
+        "RenewDelegationToken",
+        "ExpireDelegationToken",
     )
 )
 """APIs that a read-only broker refuses. Groups work as usual, because the state of coordinators is written to memory.

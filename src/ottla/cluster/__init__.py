@@ -35,6 +35,7 @@ quotas.py          decider: change quotas; which of them a filter finds
 identities.py      users of SCRAM and delegation tokens in an image
 identity_changes.py  the changes of them
 credentials.py     deciders: users of SCRAM
+delegation_tokens.py  deciders: delegation tokens
 features.py        deciders: levels of the cluster's features
 registration.py    deciders: brokers join and leave the cluster
 isr_changes.py     decider: leaders change the ISR of their partitions

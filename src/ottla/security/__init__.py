@@ -13,6 +13,7 @@ plain.py       the mechanism PLAIN
 scram.py       the mechanisms SCRAM-SHA-256 and SCRAM-SHA-512, both sides
 oauth.py       the mechanism OAUTHBEARER
 key_sets.py    the keys of an OAuth provider
+tokens.py      the secrets of delegation tokens
 jaas.py        the syntax of sasl.jaas.config
 first_users.py  users that a broker creates when it starts
 failure.py     the exception by which authentication fails

@@ -1,0 +1,53 @@
+"""CreateDelegationToken: a secret by which programs act for the user who asks for it (KIP-48).
+
+Versions: 2 flexible; 3 an owner. Only tokens of one's own are made.
+"""
+
+from base64 import urlsafe_b64encode
+from functools import partial
+
+from ottla.broker.call import Call
+from ottla.broker.node import Node
+from ottla.cluster.delegation_tokens import create_token
+from ottla.cluster.identity_changes import PrincipalName
+from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers.token_requests import require_user
+from ottla.security.rights import CREATE_TOKENS_OF_USER, parts
+from ottla.security.tokens import derive_secret
+from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+
+VERSIONS = range(1, 4)
+REQUIRES = parts(CREATE_TOKENS_OF_USER)
+
+
+async def handle(node: Node, call: Call[CreateDelegationTokenRequest]) -> CreateDelegationTokenResponse:
+    requester = require_user(node, call)
+    request, config = call.body, node.config
+    owner = requester
+    if request.owner_principal_name:
+        owner = PrincipalName(request.owner_principal_type or "", request.owner_principal_name)
+    if owner != requester:
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED, "you may make tokens of your own only")
+    renewers = [PrincipalName(each.principal_type, each.principal_name) for each in request.renewers]
+    decide = partial(
+        create_token,
+        token_id=urlsafe_b64encode(node.random.randbytes(16)).decode().rstrip("="),
+        owner=owner,
+        requester=requester,
+        renewers=renewers,
+        max_lifetime_ms=request.max_lifetime_ms,
+        config=config,
+        now_ms=node.clock.now_ms(),
+    )
+    token = await node.metadata.change(decide, config.request_timeout_ms / 1000)
+    return CreateDelegationTokenResponse(
+        principal_type=owner.type,
+        principal_name=owner.name,
+        token_requester_principal_type=requester.type,
+        token_requester_principal_name=requester.name,
+        issue_timestamp_ms=token.issued_at_ms,
+        expiry_timestamp_ms=token.expires_at_ms,
+        max_timestamp_ms=token.max_at_ms,
+        token_id=token.id,
+        hmac=derive_secret(config.delegation_token_secret_key or "", token.id),
+    )

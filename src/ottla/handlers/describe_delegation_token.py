@@ -1,0 +1,49 @@
+"""DescribeDelegationToken: the delegation tokens that a client owns or may renew, with their secrets (KIP-48).
+
+Versions: 2 flexible; 3 who asked for a token.
+"""
+
+from ottla.broker.call import Call
+from ottla.broker.node import Node
+from ottla.cluster.delegation_tokens import may_use
+from ottla.handlers.token_requests import require_user
+from ottla.security.rights import DESCRIBE_TOKEN, parts
+from ottla.security.tokens import derive_secret
+from ottla.wire.messages.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+
+VERSIONS = range(1, 4)
+REQUIRES = parts(DESCRIBE_TOKEN)
+
+
+def handle(node: Node, call: Call[DescribeDelegationTokenRequest]) -> DescribeDelegationTokenResponse:
+    who = require_user(node, call)
+    owners = call.body.owners
+    wanted = None if owners is None else {(each.principal_type, each.principal_name) for each in owners}
+    key = node.config.delegation_token_secret_key or ""
+    found = []
+    for _, token in sorted(node.image.identities.tokens.items()):
+        if may_use(token, who) and (wanted is None or tuple(token.owner) in wanted):
+            renewers = [
+                DescribedDelegationTokenRenewer(principal_type=each.type, principal_name=each.name)
+                for each in token.renewers
+            ]
+            found.append(
+                DescribedDelegationToken(
+                    principal_type=token.owner.type,
+                    principal_name=token.owner.name,
+                    token_requester_principal_type=token.requester.type,
+                    token_requester_principal_name=token.requester.name,
+                    issue_timestamp=token.issued_at_ms,
+                    expiry_timestamp=token.expires_at_ms,
+                    max_timestamp=token.max_at_ms,
+                    token_id=token.id,
+                    hmac=derive_secret(key, token.id),
+                    renewers=renewers,
+                )
+            )
+    return DescribeDelegationTokenResponse(tokens=found)
