@@ -32,6 +32,7 @@ class Options(Protocol):
     node_id: int | None
     zookeeper: str | None
     add_scram: list[str]
+    allow_anonymous_network: bool
     settings: list[str]
 
 
@@ -50,6 +51,8 @@ def broker_config(options: Options, environment: Mapping[str, str]) -> BrokerCon
             given["node.id"] = str(options.node_id)
         if options.zookeeper is not None:
             given["zookeeper.connect"] = options.zookeeper
+        if options.allow_anonymous_network:
+            given["allow.anonymous.network"] = "true"
         if options.add_scram:
             read_first_users(",".join(options.add_scram), "--add-scram")
             users = (given.get("initial.scram.credentials"), *options.add_scram)

@@ -22,6 +22,7 @@ from ottla import __version__
 from ottla.broker.broker import METRICS, Broker
 from ottla.cli import STARTED_S, process
 from ottla.cli.command_error import FAILURE, USAGE_ERROR, CommandError
+from ottla.cli.exposure import check_exposure
 from ottla.cli.numbers import parse_broker_id, parse_port
 from ottla.cli.settings import address_of, broker_config, data_directories
 from ottla.cluster.metadata_files import DamagedMetadata
@@ -50,6 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--port", type=parse_port, help="port to listen on; 0 takes a free one (default: 9092)")
     parser.add_argument("--host", help="address to listen on; 0.0.0.0 lets other machines in (default: localhost)")
+    parser.add_argument(
+        "--allow-anonymous-network",
+        action="store_true",
+        help="let anybody on the network read, write and delete everything, if --host or the file say so",
+    )
     parser.add_argument(
         "--metrics-port", type=parse_port, help="serve metrics for Prometheus on it; 0 takes a free one"
     )
@@ -101,6 +107,7 @@ def run(options: argparse.Namespace) -> int:
     if read_only:
         options.data = _require_directory(options)
     config = broker_config(options, os.environ)
+    check_exposure(config)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_serve(config, read_only, options.console))

@@ -123,6 +123,10 @@ class SecuritySettings(Settings):
         CLASS, PRINCIPAL_BUILDER, one_of(PRINCIPAL_BUILDER),
         doc="Kafka's own builder only: a Java class cannot be used.",
     )
+    allow_anonymous_network = Setting(
+        BOOLEAN, False,
+        doc="Let `ottla up` listen beyond this machine without authentication and without an authorizer.",
+    )
     # SASL
     sasl_enabled_mechanisms = Setting(
         LIST, ("GSSAPI",), each_of("GSSAPI", *MECHANISMS),

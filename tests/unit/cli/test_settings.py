@@ -21,6 +21,7 @@ def up(environment: dict[str, str] | None = None, **given: Any) -> BrokerConfig:
         node_id=None,
         zookeeper=None,
         add_scram=[],
+        allow_anonymous_network=False,
         settings=[],
     )
     options.__dict__.update(given)

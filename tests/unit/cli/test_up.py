@@ -105,9 +105,16 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
 
 
 def test_a_host_of_another_machine_is_named(tmp_path: Path) -> None:
-    status, line = refusal("--host", "192.0.2.1", "--port", "0", "--data", str(tmp_path))
+    place = ["--host", "192.0.2.1", "--port", "0", "--data", str(tmp_path)]
+    status, line = refusal(*place, "--allow-anonymous-network")
     assert status == 1
     assert "192.0.2.1" in line
+
+
+def test_the_network_is_let_in_only_if_it_is_meant(tmp_path: Path) -> None:
+    status, line = refusal("--host", "0.0.0.0", "--port", "0", "--data", str(tmp_path))
+    assert status == 2
+    assert "--allow-anonymous-network" in line
 
 
 def test_a_directory_that_cannot_be_created_is_named(tmp_path: Path) -> None:
