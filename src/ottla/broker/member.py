@@ -500,8 +500,14 @@ class Member:
 
 def find_zookeeper(config: BrokerConfig) -> Store:
     """The store that the settings name."""
-    from ottla.cluster.zookeeper import ZooKeeper  # tests with a store in memory need no kazoo
+    from ottla.cluster.zookeeper import ZooKeeper, ZooKeeperTls  # tests with a store in memory need no kazoo
 
+    tls = None
+    if config.zookeeper_ssl_client_enable:
+        keys = config.zookeeper_ssl_keystore_location
+        trusted = config.zookeeper_ssl_truststore_location
+        is_checked = bool(config.zookeeper_ssl_endpoint_identification_algorithm)
+        tls = ZooKeeperTls(trusted, keys, keys, config.zookeeper_ssl_keystore_password, is_checked)
     session_timeout_s = config.zookeeper_session_timeout_ms / 1000
     connection_timeout_ms = config.zookeeper_connection_timeout_ms
     connection_timeout_s = session_timeout_s if connection_timeout_ms is None else connection_timeout_ms / 1000
@@ -511,6 +517,7 @@ def find_zookeeper(config: BrokerConfig) -> Store:
         connection_timeout_s,
         config.zookeeper_credentials,
         config.zookeeper_set_acl,
+        tls,
     )
 
 

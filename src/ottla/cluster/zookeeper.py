@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from kazoo import exceptions
 from kazoo.client import KazooClient, TransactionRequest
@@ -67,6 +67,21 @@ _quiet = logging.getLogger(f"{__name__}.kazoo")
 _quiet.setLevel(logging.ERROR)  # kazoo warns about every attempt to connect; this module says it once
 
 
+class ZooKeeperTls(NamedTuple):
+    """TLS to ZooKeeper, by kazoo's names."""
+
+    ca: str | None
+    certfile: str | None
+    keyfile: str | None
+    keyfile_password: str | None
+    check_hostname: bool
+    use_ssl: bool = True
+    verify_certs: bool = True
+
+    def __repr__(self) -> str:
+        return "ZooKeeperTls(...)"
+
+
 class ZooKeeper:
     """A `Store`: ZooKeeper at the addresses of a `zookeeper.connect` setting."""
 
@@ -77,6 +92,7 @@ class ZooKeeper:
         connection_timeout_s: float,
         credentials: str | None = None,
         protect_nodes: bool = False,
+        tls: "ZooKeeperTls | None" = None,
     ) -> None:
         """`connect` is host:port,host:port/path; the path is created if it does not exist.
 
@@ -91,6 +107,7 @@ class ZooKeeper:
         if protect_nodes and credentials is None:
             raise StoreUnavailable("zookeeper.set.acl needs zookeeper.credentials, as user:password")
         self._acl = CREATOR_ALL_ACL if protect_nodes else None
+        self._tls = tls
 
     async def open(self, on_state: Callable[[SessionState], None]) -> Session:
         session = ZooKeeperSession(self._new_client, self._root, on_state)
@@ -119,6 +136,7 @@ class ZooKeeper:
                 sleep_func=handler.sleep_func,
             ),
             logger=_quiet,
+            **({} if self._tls is None else self._tls._asdict()),
         )
 
 

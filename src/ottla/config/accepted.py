@@ -228,15 +228,9 @@ zookeeper.metadata.migration.min.batch.size int 200
 zookeeper.ssl.cipher.suites list -
 zookeeper.ssl.crl.enable boolean false
 zookeeper.ssl.enabled.protocols list -
-zookeeper.ssl.endpoint.identification.algorithm string HTTPS
-zookeeper.ssl.keystore.location string -
-zookeeper.ssl.keystore.password password -
-zookeeper.ssl.keystore.type string -
 zookeeper.ssl.ocsp.enable boolean false
 zookeeper.ssl.protocol string TLSv1.2
-zookeeper.ssl.truststore.location string -
 zookeeper.ssl.truststore.password password -
-zookeeper.ssl.truststore.type string -
 zookeeper.sync.time.ms int 2000
 """
 

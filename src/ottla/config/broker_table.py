@@ -35,10 +35,6 @@ LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
-def _refuse_zookeeper_tls(value: bool) -> str | None:
-    return "TLS to ZooKeeper is not supported" if value else None
-
-
 # fmt: off
 # The class is a table: a setting is one line of type, default and limit, and one line that says what it does. One
 # argument per line would make it half as long again and harder to compare.
@@ -82,8 +78,8 @@ class BrokerSettings(AuthorizerSettings, QuotaSettings, SecuritySettings):
         doc="How long a start waits for ZooKeeper. Unset: the session time-out.",
     )
     zookeeper_ssl_client_enable = Setting(
-        BOOLEAN, False, _refuse_zookeeper_tls,
-        doc="TLS to ZooKeeper. It is not supported: a broker with this setting does not start.",
+        BOOLEAN, False,
+        doc="TLS to ZooKeeper, with the stores of zookeeper.ssl.*, which are PEM files.",
     )
     zookeeper_credentials = Setting(
         PASSWORD, None,

@@ -127,6 +127,25 @@ class SecuritySettings(Settings):
         BOOLEAN, False,
         doc="Let `ottla up` listen beyond this machine without authentication and without an authorizer.",
     )
+    # TLS to ZooKeeper
+    zookeeper_ssl_keystore_location = Setting(STRING, None, doc="File with this broker's key and certificate, PEM.")
+    zookeeper_ssl_keystore_password = Setting(PASSWORD, None, doc="Password of that key.")
+    zookeeper_ssl_keystore_type = Setting(
+        STRING, None, one_of_any_case("pem"),
+        doc="PEM. Other stores cannot be read.",
+    )
+    zookeeper_ssl_truststore_location = Setting(
+        STRING, None,
+        doc="File with the certificates that sign those of ZooKeeper, PEM. Unset: public authorities.",
+    )
+    zookeeper_ssl_truststore_type = Setting(
+        STRING, None, one_of_any_case("pem"),
+        doc="PEM. Other stores cannot be read.",
+    )
+    zookeeper_ssl_endpoint_identification_algorithm = Setting(
+        STRING, "HTTPS", one_of_any_case("https", ""),
+        doc="Whether the certificate of ZooKeeper must have its host name. Empty: it need not.",
+    )
     # SASL
     sasl_enabled_mechanisms = Setting(
         LIST, ("GSSAPI",), each_of("GSSAPI", *MECHANISMS),

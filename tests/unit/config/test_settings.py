@@ -41,7 +41,7 @@ def test_a_wrong_setting_is_refused_in_one_line(given: dict[str, str], message: 
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("zookeeper.ssl.client.enable", "true"), ("replica.selector.class", "com.example.Chooser")]
+    ("name", "value"), [("zookeeper.ssl.keystore.type", "JKS"), ("replica.selector.class", "com.example.Chooser")]
 )
 def test_what_would_change_safety_or_placement_is_refused(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=name):
