@@ -18,6 +18,7 @@ OTTLA_TRACEBACK=1 is set or the log level is debug. Ctrl-C ends a command silent
                  numbers.py           numbers in arguments, checked while they are parsed
                  console_process.py   the web console as a child process
                  ports.py             free ports for child processes
+    up           exposure.py (whether a broker would let in anybody on the network)
     topic        topic_description.py, topic_trim.py, resource_settings.py (with config)
     group        group_description.py, group_reset.py
     config       entities.py (kinds that confluent-kafka lacks), quotas.py (with quota)
