@@ -107,10 +107,20 @@ class PageEndpoint:
         call = Call(state.console, state.templates, request, {})
         try:
             call.form = await _read_form(request)
-            response = await run_in_threadpool(self._page, call)
+            response = await run_in_threadpool(self._run, call)
         except Exception as error:
             response = answer_error(call, error)
         await response(scope, receive, send)
+
+    def _run(self, call: Call) -> Response:
+        """Runs the page. A topic that is not in the cached metadata may be new, so the page is tried once more."""
+        try:
+            return self._page(call)
+        except KafkaError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or call.form:
+                raise
+        call.console.metadata.forget()
+        return self._page(call)
 
 
 def answer_error(call: Call, error: Exception) -> Response:

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp
 
 from ottla.console.console import Console
 from ottla.console.sampling import take_sample
+from ottla.testing import LocalBroker
 from tests.unit.console.asgi import ask
 from tests.unit.console.conftest import Starter
 from tests.unit.console.seeding import commit, make_topic, put
@@ -59,6 +60,13 @@ def test_wrong_addresses_are_explained(app: ASGIApp, path: str, status: int) -> 
     answer = ask(app, path)
     assert answer.status == status
     assert "Traceback" not in answer.text
+
+
+def test_a_topic_that_was_just_created_has_its_page(app: ASGIApp, broker: LocalBroker) -> None:
+    # By another program, while the metadata of before is still cached.
+    assert ask(app, "/topics").status == 200
+    broker.create_topic("just-created")
+    assert ask(app, "/topics/just-created/records").status == 200
 
 
 def test_what_comes_from_the_cluster_is_escaped(app: ASGIApp, console: Console) -> None:
