@@ -5,11 +5,13 @@ import re
 from importlib import import_module
 from pathlib import Path
 from textwrap import dedent
+from types import ModuleType
 
 import pytest
 
 from ottla.cli import COMMANDS, command_parser
 from tests.test_readme import blocks, commands
+from tools import write_commands, write_settings
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -110,6 +112,12 @@ def test_commands_in_examples_exist(page: Path) -> None:
     for arguments in commands(page.read_text()):
         if arguments[-1] != "--help":  # which would print and end
             command_parser(COMMANDS).parse_args(arguments)
+
+
+@pytest.mark.parametrize("tool", [write_commands, write_settings], ids=lambda tool: tool.__name__)
+def test_the_reference_is_what_the_code_says(tool: ModuleType) -> None:
+    page: Path = tool.PAGE
+    assert page.read_text(encoding="utf-8") == tool.build_page(), f"run {tool.__name__.replace('.', '/')}.py"
 
 
 def test_every_guarantee_names_a_test() -> None:
