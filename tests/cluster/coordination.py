@@ -14,9 +14,7 @@ from ottla.topic_partition import TopicPartition
 @contextmanager
 def open_client(cluster: LocalCluster) -> Iterator[Client]:
     """A client of our own, which waits as long as it takes."""
-    client = Client(
-        {"bootstrap.servers": cluster.bootstrap, "retry.backoff.ms": "10", "default.api.timeout.ms": "300000"}
-    )
+    client = Client({**cluster.client_settings, "retry.backoff.ms": "10", "default.api.timeout.ms": "300000"})
     try:
         yield client
     finally:
