@@ -11,12 +11,13 @@ transaction, so what `read` returns need not be the same if it is repeated.
 
 **Sink.** The driver gives each topic partition a range of offsets; one Spark task writes it. If the target can keep
 offsets together with the rows, the sink keeps them there and returns them from `find_positions`: it then writes each
-record exactly once. Otherwise the offsets are those committed by the group `connect-<name>`.
+record exactly once. Otherwise the offsets are those committed by the group `connect-<name>`. A sink that keeps offsets
+calls `batch.set_aside` before the target remembers one, because nobody looks at the records before it again.
 """
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -134,6 +135,14 @@ class Source(Connector):
 
 
 @dataclass(frozen=True)
+class RefusedRecord:
+    """A record that the target does not take, for the dead letters or the failure of the task."""
+
+    record: Record
+    reason: str
+
+
+@dataclass(frozen=True)
 class SinkBatch:
     """Records of one topic partition, with the range of offsets that they come from.
 
@@ -148,14 +157,11 @@ class SinkBatch:
     end: int
     """The offset after the last record."""
     rows: Sequence[RecordColumns | Sequence[Record]]
-
-
-@dataclass(frozen=True)
-class RefusedRecord:
-    """A record that the target does not take, for the dead letters or the failure of the task."""
-
-    record: Record
-    reason: str
+    set_aside: Callable[[Sequence[RefusedRecord], int], None] = lambda refused, end: None
+    """What a sink that keeps offsets calls with the refused records before an offset, as the last act before it commits
+    this offset to the target. Every bad record before the offset is a committed dead letter afterwards, also those that
+    could not be converted. Raises if bad records are not tolerated, or if brokers do not answer: then the sink commits
+    nothing. If the target does not commit after all, the dead letters come again with the batch."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +169,7 @@ class Written:
     """What has become of a batch."""
 
     refused: Sequence[RefusedRecord] = ()
-    """What the target does not take, among the records before `end`."""
+    """What the target does not take, among the records before `end`, whether `set_aside` was told about it or not."""
     end: int | None = None
     """The offset up to which the batch was written; None: all of it. The rest comes again with what follows it."""
 

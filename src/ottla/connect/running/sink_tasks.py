@@ -1,12 +1,14 @@
 """What runs in Spark's Python workers for a sink: ranges of offsets, from the topic to the target.
 
 A task writes one range after the other. Then it commits the offsets to the connector's group, in the same transaction
-as the dead letters of these ranges, with the task's transactional id: a task that was fenced moves no offset. A task
-never raises: it reports its failure, together with what it has committed.
+as the dead letters of these ranges, with the task's transactional id: a task that was fenced moves no offset. A target
+that keeps offsets itself commits them earlier. The dead letters before such an offset are therefore committed before it
+(`SinkBatch.set_aside`), in a transaction of their own. A task never raises: it reports its failure, together with what
+it has committed.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,9 +56,8 @@ def run_sink_order(plan: SinkPlan, order: Order) -> Report:
     errors = ErrorHandler(plan.policy, plan.sink.context.name, order.task, plan.producer)
     batch = _SinkBatch(plan, order, errors)
     failure = batch.write_ranges()
-    producer: ProducerIdentity = order.producer
     try:
-        producer = batch.commit()
+        batch.commit()
     except Exception as error:
         batch.positions.clear()
         failure = explain_failure(error)
@@ -65,7 +66,7 @@ def run_sink_order(plan: SinkPlan, order: Order) -> Report:
             client.close()  # answers that nobody will read may be in flight
     positions = [(*where, offset) for where, offset in batch.positions.items()]
     counts = batch.counts + errors.counts
-    return Report(order.task, producer, {}, positions, (), counts, errors.log_lines, failure)
+    return Report(order.task, batch.producer, {}, positions, (), counts, errors.log_lines, failure)
 
 
 class _SinkBatch:
@@ -73,6 +74,10 @@ class _SinkBatch:
         self._plan = plan
         self._order = order
         self._errors = errors
+        self._is_unknown = False
+        """Whether it is not known what became of a transaction: then no other can be begun."""
+        self.producer: ProducerIdentity = order.producer
+        """For the next transaction."""
         self.positions: dict[TopicPartition, int] = {}
         """Up to where each range was written."""
         self.counts: Counter[str] = Counter()
@@ -89,18 +94,30 @@ class _SinkBatch:
         return None
 
     def _write(self, wanted: RangeOrder) -> int:
-        plan = self._plan
-        letters = len(self._errors.dead_letters)
+        plan, errors = self._plan, self._errors
+        first = len(errors.dead_letters)
         found, end = self._fetch(wanted)
-        rows = [plan.conversion.from_topic(wanted.topic, wanted.partition, each, self._errors) for each in found]
-        batch = SinkBatch(wanted.topic, wanted.partition, wanted.start, end, [each for each in rows if len(each)])
-        written = plan.sink.write(batch)
-        if written.refused:
-            self._handle_refused(written.refused, wanted, found)
+        rows = [plan.conversion.from_topic(wanted.topic, wanted.partition, each, errors) for each in found]
+        handled: set[int] = set()
+
+        def set_aside(refused: Sequence[RefusedRecord], before: int) -> None:
+            new = [each for each in refused if each.record.offset not in handled]
+            handled.update(each.record.offset or 0 for each in new)
+            if new:
+                self._handle_refused(new, wanted, found)
+            due = [each for each in errors.dead_letters[first:] if each.offset < before]
+            if due:
+                self._commit_transaction(due, {})
+                errors.dead_letters[first:] = [each for each in errors.dead_letters[first:] if each.offset >= before]
+
+        filled = [each for each in rows if len(each)]
+        written = plan.sink.write(SinkBatch(wanted.topic, wanted.partition, wanted.start, end, filled, set_aside))
+        late = [each for each in written.refused if each.record.offset not in handled]
+        if late:
+            self._handle_refused(late, wanted, found)
         if written.end is not None and written.end < end:  # what was found out about the rest is found out again
             end = written.end
-            kept = [each for each in self._errors.dead_letters[letters:] if each.offset < end]
-            self._errors.dead_letters[letters:] = kept
+            errors.dead_letters[first:] = [each for each in errors.dead_letters[first:] if each.offset < end]
         self.counts["sink-record-read-total"] += sum(each.num_rows for each in found)
         if end > wanted.start:
             self.counts["sink-record-send-total"] += sum(len(each) for each in rows) - len(written.refused)
@@ -138,22 +155,29 @@ class _SinkBatch:
             failure = RecordFailure(TASK_PUT, operator, RecordError(each.reason))
             self._errors.handle(failure, originals[each.record.offset or 0])
 
-    def commit(self) -> ProducerIdentity:
+    def commit(self) -> None:
         """Commit the offsets of what was written, with its dead letters. Raises if it is not known to be committed."""
+        if self._is_unknown:
+            self.positions.clear()
         starts = {TopicPartition(each.topic, each.partition): each.start for each in self._order.ranges}
         moved = {where: offset for where, offset in self.positions.items() if offset > starts[where]}
-        if not moved:
-            return self._order.producer
+        if moved:
+            self._commit_transaction(self._errors.dead_letters, moved)
+
+    def _commit_transaction(self, letters: Sequence[DeadLetter], moved: Mapping[TopicPartition, int]) -> None:
         plan = self._plan
+        self._is_unknown = True
         writer = TransactionWriter(
-            plan.producer, self._order.producer, plan.shape, [TopicGroup()], plan.transaction_timeout_ms
+            plan.producer, self.producer, plan.shape, [TopicGroup()], plan.transaction_timeout_ms
         )
-        if self._errors.dead_letters:
-            writer.write(plan.policy.dead_letter_topic, _to_rows(self._errors.dead_letters))
+        if letters:
+            writer.write(plan.policy.dead_letter_topic, _to_rows(letters))
             writer.flush()
-        offsets = {where: CommittedOffset(offset) for where, offset in moved.items()}
-        commit_offsets_in_transaction(plan.producer, self._order.producer, plan.group, offsets)
-        return writer.commit()
+        if moved:
+            offsets = {where: CommittedOffset(offset) for where, offset in moved.items()}
+            commit_offsets_in_transaction(plan.producer, self.producer, plan.group, offsets)
+        self.producer = writer.commit()
+        self._is_unknown = False
 
 
 def _to_rows(letters: Sequence[DeadLetter]) -> pa.RecordBatch:

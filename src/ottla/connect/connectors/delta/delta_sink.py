@@ -102,7 +102,6 @@ class DeltaLakeSink(Sink):
     def write(self, batch: SinkBatch) -> Written:
         """Rows up to the first one that the table does not take. The position stops before it, so that it is refused
         again if its dead letter is lost."""
-        where = TopicPartition(batch.topic, batch.partition)
         null = self._find_null(batch)
         end = batch.end if null is None or null.offset is None else null.offset
         chunks = [_cut(each, end) for rows in batch.rows for each in to_columns(rows)]
@@ -110,7 +109,7 @@ class DeltaLakeSink(Sink):
         for number, chunk in enumerate(chunks):
             assert chunk.offset is not None
             chunk_end = end if number == len(chunks) - 1 else chunk.offset[-1].as_py() + 1
-            refused, reached = self._append(where, chunk, chunk_end)
+            refused, reached = self._append(batch, chunk, chunk_end)
             if refused:
                 return Written(refused, reached)
         if null is not None:
@@ -118,9 +117,10 @@ class DeltaLakeSink(Sink):
             return Written([RefusedRecord(null, reason)], end + 1)
         return Written()
 
-    def _append(self, where: TopicPartition, chunk: RecordColumns, end: int) -> tuple[list[RefusedRecord], int]:
+    def _append(self, batch: SinkBatch, chunk: RecordColumns, end: int) -> tuple[list[RefusedRecord], int]:
         """Write rows until one is bad. Returns it and the bad ones that follow it, with the offset after them."""
         assert chunk.offset is not None
+        where = TopicPartition(batch.topic, batch.partition)
         table = self._open(chunk.topic)
         try:
             rows, bad = fit(to_table(chunk), table.schema)
@@ -134,6 +134,7 @@ class DeltaLakeSink(Sink):
         if start < first:
             partition_by = table.partition_columns if table.exists else self.config["partition.by"]
             position = offsets[first] if bad else end
+            batch.set_aside((), position)
             table.append(rows.slice(start, first - start), self._name(where), position, partition_by)
         if not bad:
             return [], end

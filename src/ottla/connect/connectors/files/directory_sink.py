@@ -89,6 +89,7 @@ class DirectorySink(Sink):
             cut = cut_rows(batch.partition, columns, make_partitioner(self.config), self._rotation, now_ms())
             end = max(batch.end if cut.end is None else cut.end, position)
             if cut.pieces or end > position:
+                batch.set_aside((), end)
                 self._write(file, ledger, where, cut, end)
         return Written(end=end)
 

@@ -56,6 +56,7 @@ class FileStreamSink(Sink):
             self._cut_unfinished(ledger)
             position = ledger.positions.get(where, batch.start)
             lines = [line for rows in batch.rows for line in _list_lines(rows, position)]
+            batch.set_aside((), batch.end)
             if lines:
                 self._append(ledger, "\n".join(lines) + "\n")
             ledger.positions[where] = max(position, batch.end)

@@ -72,7 +72,9 @@ class JdbcSink(Sink):
             writer = TableWriter(self.config, self._dialect, session)
             for rows in self._maker.make(batch.rows, start, refused):
                 writer.write(rows, refused)
-            self._ledger.move(session, where, self._epoch, position, max(batch.end, start))
+            end = max(batch.end, start)
+            self._ledger.move(session, where, self._epoch, position, end)
+            batch.set_aside(refused, end)
             session.commit()
         return Written(refused)
 

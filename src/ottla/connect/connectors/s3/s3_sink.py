@@ -108,9 +108,14 @@ class S3Sink(Sink):
         columns = [each for rows in batch.rows for each in list_after(to_columns(rows, self._keeps_json), position)]
         cut = cut_rows(batch.partition, columns, choose_partitioner(self.config), self._rotation, now_ms())
         end = max(batch.end if cut.end is None else cut.end, position)
+        refused = self._list_refused(batch, end)
         if end > position:
-            self._write(kept, where, cut, end)
-        return Written(self._list_refused(batch, end), end)
+            uploads = self._upload(where, cut)
+            batch.set_aside(refused, end)
+            kept.ledger.intent = {"uploads": uploads, "where": str(where), "end": end}
+            kept.save()
+            self._finish(kept)
+        return Written(refused, end)
 
     def _list_refused(self, batch: SinkBatch, end: int) -> list[RefusedRecord]:
         """Records without a value, if they are not to be ignored."""
@@ -125,7 +130,7 @@ class S3Sink(Sink):
         reason = "the record has no value, and behavior.on.null.values is fail"
         return [RefusedRecord(each, reason) for each in records if each.offset is not None and each.offset < end]
 
-    def _write(self, kept: LedgerObject, where: TopicPartition, cut: Cut, end: int) -> None:
+    def _upload(self, where: TopicPartition, cut: Cut) -> list[Upload]:
         form = choose_format(self.config)
         width: int = self.config["filename.offset.zero.pad.width"]
         uploads = []
@@ -134,9 +139,7 @@ class S3Sink(Sink):
             key = f"{self._prefix(where)}/{piece.directory}/{name}"
             data = form.write(piece.schema, piece.join())
             uploads.append(self._bucket.upload(key, data, self.config["s3.part.size"]))
-        kept.ledger.intent = {"uploads": uploads, "where": str(where), "end": end}
-        kept.save()
-        self._finish(kept)
+        return uploads
 
     def _finish(self, kept: LedgerObject) -> None:
         """Complete the uploads of the intent, as far as they are not."""
