@@ -3,12 +3,15 @@
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from ottla.testing import LocalBroker
 from tests.spark.driver import BATCH
 from tests.spark.killing import Job
 from tests.spark.standalone import standalone
 
 
+@pytest.mark.long  # six JVMs; the default suite kills an executor in tests/streams/test_cluster.py
 def test_a_cluster_that_loses_an_executor_writes_everything_once(
     broker: LocalBroker, tmp_path: Path, seed: int
 ) -> None:
