@@ -6,7 +6,7 @@ OTTLA_TRACEBACK=1 is set or the log level is debug. Ctrl-C ends a command silent
 (`| head`) silently with 0.
 
     commands     up, demo/, topic, produce, consume, sql/, group, txn, stream/, connect/, mirror, sink, config,
-                 user, acl, quota, profile, certificates, cluster/, console, bench, log, completion
+                 user, acl, quota, profile, certificates, cluster/, console, kafka/, bench, log, completion
     shared       client.py            clients of commands that talk to brokers
                  client_settings.py   their options, and settings from files, profiles and the environment
                  profiles.py          the files of profiles
@@ -67,6 +67,7 @@ COMMANDS = {
     "profile": "keep addresses and logins of clusters under names",
     "cluster": "start a cluster, show its brokers and partitions, move replicas and leaders",
     "console": "watch and change a cluster in a browser",
+    "kafka": "run a tool of Apache Kafka by its own flags: ottla kafka topics --list",
     "bench": "a quick load test",
     "log": "look into a broker's files and verify them, without a broker",
     "completion": "print a script that lets your shell complete these commands",
@@ -130,7 +131,8 @@ class CommandParser(argparse.ArgumentParser):
     _mixing = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        if self._mixing or self._subparsers is not None:
+        takes_rest = any(action.nargs == argparse.REMAINDER for action in self._actions)
+        if self._mixing or takes_rest or self._subparsers is not None:
             return super().parse_known_args(args, namespace)
         self._mixing = True  # the call below calls this method again, for options and then for positional arguments
         try:
