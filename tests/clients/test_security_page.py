@@ -7,17 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from ottla.cli.ports import pick_port
-from ottla.config import BrokerConfig
 from tests.clients.test_command_line import CommandLine, examples, fits
 from tests.needs import require_program
 from tests.patience import PATIENCE_S
-
-pytestmark = pytest.mark.skipif(
-    not hasattr(BrokerConfig, "authorizer_class_name"), reason="needs the broker's authorizer"
-)
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 PORT = "9093"

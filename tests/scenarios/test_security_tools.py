@@ -9,14 +9,9 @@ import pytest
 import ottla.testing
 from benchmarks.peers.apache_kafka import run_tool
 from ottla.client.client import Client
-from ottla.config import BrokerConfig
 from ottla.config.properties import format_properties
 from ottla.errors import KafkaError
 from ottla.testing import LocalBroker
-
-pytestmark = pytest.mark.skipif(
-    not hasattr(BrokerConfig, "authorizer_class_name"), reason="needs the broker's authorizer"
-)
 
 ACLS = "org.apache.kafka.tools.AclCommand"
 CONFIGS = "kafka.admin.ConfigCommand"

@@ -11,7 +11,6 @@ import ottla
 import ottla.testing
 from ottla.cli.acl import Acl, create
 from ottla.client.client import Client
-from ottla.config import BrokerConfig
 from ottla.connect.serving import WorkerProcess
 from ottla.connect.worker.runs import TargetState
 from ottla.connect.worker.standalone import ConnectorFile
@@ -22,11 +21,6 @@ from tests.streams.apps import is_read, running, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-pytestmark = pytest.mark.skipif(
-    not hasattr(BrokerConfig, "authorizer_class_name"), reason="needs the broker's authorizer"
-)
 
 
 @pytest.fixture(scope="module")
