@@ -23,6 +23,7 @@ from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.message import Message
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from ottla.wire.messages.list_groups import ListGroupsRequest
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.produce import PartitionData, ProduceRequest, TopicData
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.frame_client import FrameClient
@@ -271,6 +272,20 @@ def test_partitions_are_created_at_the_quota_only() -> None:
         assert await create("c", 1) == 0  # the connection was muted until the bucket was full enough
         assert await create("d", 20, version=5) == 0
         assert admin.throttled_ms > 5000
+
+    run(script)
+
+
+def test_topics_that_clients_only_ask_for_count_too() -> None:
+    # Metadata of 100 missing topics creates as many as the quota allows at once, and no more.
+    async def script(world: World) -> None:
+        await world.set_quota([("user", None)], controller_mutation_rate=2.0)
+        client = await world.connect("curious")
+        topics = [MetadataRequestTopic(name=f"missing-{number}") for number in range(100)]
+        await client.call(MetadataRequest(topics=topics, allow_auto_topic_creation=True), 12)
+        await asyncio.sleep(0.1)
+        created = [topic.name for topic in world.broker.node.image.topics() if topic.name.startswith("missing-")]
+        assert 22 <= len(created) <= 24
 
     run(script)
 

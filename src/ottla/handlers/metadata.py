@@ -18,6 +18,7 @@ from ottla.cluster.image import BrokerImage, Image, TopicImage
 from ottla.cluster.topics import check_name, is_internal
 from ottla.errors import ErrorCode, KafkaError
 from ottla.handlers.authorization import list_cluster_operations, list_operations, may
+from ottla.handlers.mutations import choose_affordable
 from ottla.security import rights
 from ottla.security.operations import ResourceType
 from ottla.wire.error_codes import find_error_codes
@@ -131,7 +132,7 @@ def create_missing(node: Node, call: Call[MetadataRequest]) -> None:
     if node.authorizer is not None:
         missing = [name for name in missing if may_create(node, call, name, silent=True)]
     if missing:
-        node.auto_creation.request(missing)
+        node.auto_creation.request(choose_affordable(node, call, missing, node.config.num_partitions))
 
 
 def is_creation_allowed(node: Node, call: Call[MetadataRequest]) -> bool:

@@ -43,3 +43,18 @@ class MutationQuota:
         if self._throttle_ms:
             response.throttle_time_ms = self._throttle_ms
             self._call.client.mute(self._throttle_ms)
+
+
+def choose_affordable(node: Node, call: Call[Any], names: list[str], partitions: int) -> list[str]:
+    """The topics that the client may have created by asking for them. It asks again for the others."""
+    quota = MutationQuota(node, call, strict_from=0)
+    if not quota.is_active:
+        return names
+    chosen = []
+    for name in names:
+        try:
+            quota.take(partitions)
+        except KafkaError:
+            break
+        chosen.append(name)
+    return chosen

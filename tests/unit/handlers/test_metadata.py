@@ -192,6 +192,7 @@ def created(names: list[str], version: int = 12, broker_allows: bool = True, **o
             image=named(*image_of(LED)),
             config=BrokerConfig.of({"auto.create.topics.enable": str(broker_allows).lower()}),
             auto_creation=SimpleNamespace(request=requested.extend),
+            quotas=SimpleNamespace(controller_mutation=SimpleNamespace(is_active=False)),
         ),
     )
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names], **options)
