@@ -15,6 +15,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError as AioKafkaError
 from aiokafka.helpers import create_ssl_context
 from confluent_kafka import KafkaError, Producer
+from confluent_kafka.admin import AdminClient
 from cryptography.hazmat.primitives.asymmetric import rsa
 from kafka import KafkaProducer
 from kafka.errors import KafkaError as KafkaPythonError
@@ -169,6 +170,22 @@ def test_a_client_refuses_a_broker_with_a_bad_certificate(certificates: Certific
         error = find_error(librdkafka(broker, certificates, "SSL"))
     assert error.code() in REFUSED, error
     assert "certificate" in error.str(), error
+
+
+def test_a_certificate_for_a_name_is_enough_for_a_listener_on_that_name(certificates: Certificates) -> None:
+    # Without advertised.listeners clients are sent to the name, which the certificate has, and not to its address.
+    settings = {
+        "listeners": "SSL://localhost:0",
+        "listener.security.protocol.map": "SSL:SSL",
+        "security.inter.broker.protocol": "SSL",
+        "ssl.keystore.location": str(certificates.broker("named", hosts=("localhost",))),
+    }
+    with secured_broker(certificates, **settings) as broker:
+        client = librdkafka(broker, certificates, "SSL", **{"bootstrap.servers": f"localhost:{broker.port}"})
+        produce(client)
+        known: Any
+        (known,) = AdminClient(dict(client)).list_topics(timeout=PATIENCE_S).brokers.values()
+        assert (known.host, known.port) == ("localhost", broker.port)
 
 
 def test_librdkafka_shows_a_token(certificates: Certificates, tmp_path: Path) -> None:

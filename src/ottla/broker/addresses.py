@@ -39,11 +39,11 @@ def choose_endpoint(broker: BrokerImage, client: Client) -> Endpoint:
     """The broker's advertised address on the client's listener, of a broker that the client can reach.
 
     A broker without advertised.listeners returns the address by which this client has reached it. That is right on a
-    laptop, in CI and through a port forward that keeps the port.
+    laptop, in CI and through a port forward that keeps the port. A listener with TLS keeps its name (`find_endpoints`).
     """
     endpoint = broker.endpoint(client.listener)
     assert endpoint is not None, f"broker {broker.id} has no address on the listener {client.listener}"
-    if endpoint.host:
+    if endpoint.port:
         return endpoint
     host, port = client.local_address
-    return Endpoint(endpoint.name, host, port, endpoint.protocol)
+    return Endpoint(endpoint.name, endpoint.host or host, port, endpoint.protocol)

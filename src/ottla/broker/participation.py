@@ -6,6 +6,7 @@ either, in the order in which they stand here.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,7 +14,7 @@ from ottla.broker.node import Node
 from ottla.cluster.changes import Endpoint
 from ottla.cluster.image import Image
 from ottla.cluster.metadata import Metadata
-from ottla.config import BrokerConfig
+from ottla.config import BrokerConfig, Listener
 from ottla.replication.assembly import Replication
 from ottla.storage.directories import DataDirectory
 from ottla.storage.files import Disk
@@ -86,11 +87,27 @@ class Participation(Protocol):
 
 
 def find_endpoints(config: BrokerConfig) -> tuple[Endpoint, ...]:
-    """The endpoints to register. Without advertised.listeners they have no host: `addresses` chooses it per client."""
+    """The endpoints to register. Without advertised.listeners they have no port: `addresses` chooses it per client.
+
+    It chooses the host too, except for a listener with TLS on a host with a name: that is what its certificate names.
+    """
     endpoints = config.endpoints
     if endpoints.advertised is not None:
         return tuple(Endpoint(*listener) for listener in endpoints.advertised)
-    return tuple(Endpoint(listener.name, "", 0, listener.protocol) for listener in endpoints.bound)
+    return tuple(
+        Endpoint(listener.name, listener.host if _has_certificate_name(listener) else "", 0, listener.protocol)
+        for listener in endpoints.bound
+    )
+
+
+def _has_certificate_name(listener: Listener) -> bool:
+    if listener.protocol not in ("SSL", "SASL_SSL") or not listener.host:
+        return False
+    try:
+        ip_address(listener.host)
+    except ValueError:
+        return True
+    return False
 
 
 def was_clean(directories: Sequence[DataDirectory]) -> bool:
