@@ -8,14 +8,19 @@ import pytest
 
 from ottla.errors import ErrorCode
 from ottla.security import scram
+from ottla.security.operations import Operation, ResourceType
 from ottla.testing import LocalBroker
 from ottla.wire.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
-from ottla.wire.messages.describe_delegation_token import DescribeDelegationTokenRequest
+from ottla.wire.messages.describe_delegation_token import (
+    DescribeDelegationTokenOwner,
+    DescribeDelegationTokenRequest,
+)
 from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.renew_delegation_token import RenewDelegationTokenRequest
 from tests.clients.secured import ALICE, BROKER, BROKER_PASSWORD, Certificates, secured_broker
 from tests.raw_client import RawClient
+from tests.scenarios.access import STANDARD_AUTHORIZER, add, rule
 from tests.scenarios.test_authentication import begin, connect, log_in, send_token
 
 HOUR_MS = 3_600_000
@@ -109,6 +114,39 @@ def test_a_token_is_its_owners_and_its_renewers(broker: LocalBroker) -> None:
         assert alice.request(ending, 2).error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
     with connect(broker) as client:
         assert enter(client, own.token_id, bytes(own.hmac)) == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+def test_acls_allow_tokens_of_others(certificates: Certificates) -> None:
+    # CREATE_TOKENS on a user makes tokens of that user, DESCRIBE_TOKENS shows them, and so does DESCRIBE on one token.
+    settings = {
+        "delegation.token.secret.key": "secret of all brokers",
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": f"User:{BROKER}",
+    }
+    with secured_broker(certificates, **settings) as broker, connect(broker) as alice, connect(broker) as admin:
+        log_in(alice)
+        log_in(admin, BROKER, BROKER_PASSWORD)
+        refused = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+        assert create(alice, owner="carol").error_code == refused
+        add(admin, rule(ALICE, Operation.CREATE_TOKENS, ResourceType.USER, "User:carol"))
+        assert create(alice, owner="dave").error_code == refused
+        made = create(alice, owner="carol")
+        assert (made.error_code, made.principal_name, made.token_requester_principal_name) == (0, "carol", ALICE)
+
+        def list_owners(*owners: str) -> list[str]:
+            asked = [DescribeDelegationTokenOwner(principal_type="User", principal_name=name) for name in owners]
+            tokens = alice.request(DescribeDelegationTokenRequest(owners=asked or None), 3).tokens
+            return sorted(each.principal_name for each in tokens)
+
+        erin, frank = create(admin, owner="erin"), create(admin, owner="frank")
+        assert list_owners() == ["carol"]  # who has asked for a token may see it
+        add(admin, rule(ALICE, Operation.DESCRIBE_TOKENS, ResourceType.USER, "User:erin"))
+        assert list_owners() == ["carol", "erin"]
+        add(admin, rule(ALICE, Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, frank.token_id))
+        assert list_owners() == ["carol", "erin", "frank"]
+        assert list_owners("erin", "nobody") == ["erin"]
+        with connect(broker) as client:
+            assert enter(client, erin.token_id, bytes(erin.hmac)) == ErrorCode.NONE
 
 
 def test_a_token_expires(broker: LocalBroker) -> None:

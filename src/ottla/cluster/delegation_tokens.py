@@ -76,8 +76,8 @@ def remove_expired(image: Image, now_ms: int) -> Decision[int]:
 
 
 def may_use(token: DelegationToken, who: PrincipalName) -> bool:
-    """Whether a user is the owner of a token, or one of its renewers."""
-    return who == token.owner or who in token.renewers
+    """Whether a user is the owner of a token, has asked for it, or is one of its renewers."""
+    return who in (token.owner, token.requester) or who in token.renewers
 
 
 def _require(token: DelegationToken | None, who: PrincipalName, now_ms: int) -> DelegationToken:

@@ -1,6 +1,7 @@
 """CreateDelegationToken: a secret by which programs act for the user who asks for it (KIP-48).
 
-Versions: 2 flexible; 3 an owner. Only tokens of one's own are made.
+Versions: 2 flexible; 3 an owner. A token of another user needs CREATE_TOKENS on that user. Without an
+authorizer Kafka makes tokens of anybody for everybody; here they are for their owners only.
 """
 
 from base64 import urlsafe_b64encode
@@ -10,8 +11,8 @@ from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.cluster.delegation_tokens import create_token
 from ottla.cluster.identity_changes import PrincipalName
-from ottla.errors import ErrorCode, KafkaError
-from ottla.handlers.token_requests import require_user
+from ottla.handlers.authorization import may, refusal
+from ottla.handlers.token_requests import name_resource, require_user
 from ottla.security.rights import CREATE_TOKENS_OF_USER, parts
 from ottla.security.tokens import derive_secret
 from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
@@ -26,8 +27,8 @@ async def handle(node: Node, call: Call[CreateDelegationTokenRequest]) -> Create
     owner = requester
     if request.owner_principal_name:
         owner = PrincipalName(request.owner_principal_type or "", request.owner_principal_name)
-    if owner != requester:
-        raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED, "you may make tokens of your own only")
+    if owner != requester and not _may_act_for(node, call, owner):
+        raise refusal(CREATE_TOKENS_OF_USER)
     renewers = [PrincipalName(each.principal_type, each.principal_name) for each in request.renewers]
     decide = partial(
         create_token,
@@ -51,3 +52,7 @@ async def handle(node: Node, call: Call[CreateDelegationTokenRequest]) -> Create
         token_id=token.id,
         hmac=derive_secret(config.delegation_token_secret_key or "", token.id),
     )
+
+
+def _may_act_for(node: Node, call: Call[CreateDelegationTokenRequest], owner: PrincipalName) -> bool:
+    return node.authorizer is not None and may(node, call, CREATE_TOKENS_OF_USER, name_resource(owner))

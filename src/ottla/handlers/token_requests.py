@@ -29,6 +29,11 @@ def require_user(node: Node, call: Call[Any]) -> PrincipalName:
     return PrincipalName(*client.principal)
 
 
+def name_resource(who: PrincipalName) -> str:
+    """How ACLs name a user whose tokens are made or described."""
+    return f"{who.type}:{who.name}"
+
+
 def find_by_secret(node: Node, secret: bytes) -> Callable[[Image], DelegationToken | None]:
     """A function that finds the token with this secret."""
     key = node.config.delegation_token_secret_key or ""
