@@ -7,10 +7,11 @@ STAMP := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 KERNELS := $(addprefix src/ottla/, records/columns.py pipeline/kernels.py pipeline/packing.py pipeline/memcpy.py pipeline/encoding.py storage/cleaner/kernels.py)
 TYPES := $(VENV)/mypy.txt
+ZENSICAL := 0.0.73
 LONG_RUN := OTTLA_SAMPLES=full $(RUN)/python -m pytest -p no:cacheprovider -o faulthandler_timeout=0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check format bench bench-coordinators bench-cluster bench-spark bench-streams bench-connect bench-all chaos chaos-cluster fuzz churn simulate model soak crash-points spark-chaos connect-chaos streams-chaos clean
+.PHONY: help setup demo test test-all check format bench bench-coordinators bench-cluster bench-spark bench-streams bench-connect bench-all chaos chaos-cluster fuzz churn simulate model soak crash-points spark-chaos connect-chaos streams-chaos docs clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -108,6 +109,12 @@ connect-chaos: setup ## Kill and pause workers, brokers, databases and sinks of 
 
 streams-chaos: setup ## Kill everything that a Streams app consists of more often than the suite does: make streams-chaos KILLS=50
 	OTTLA_KILLS=$(or $(KILLS),50) $(LONG_RUN) -s tests/streams/test_kills.py tests/streams/test_cluster.py $(ARGS)
+
+docs: ## Build the documentation as a site, into build/site, with Zensical
+	$(PYTHON) -m venv build/zensical
+	build/zensical/bin/python -m pip install --quiet --disable-pip-version-check zensical==$(ZENSICAL)
+	rm -rf build/site .cache
+	build/zensical/bin/zensical build
 
 clean: ## Remove .venv and every cache
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
