@@ -23,7 +23,7 @@ _LIST_SOURCES: Final[dict[str, tuple[str, ...]]] = {
     "partitions": ("partitions", "partition_indexes"),
     "replica_election_results": ("topic_partitions",),
     "responses": ("topic_data", "topics", "resources"),
-    "results": ("creations", "resources", "topics", "dirs.topics", "groups_names", "deletions", "upsertions"),
+    "results": ("creations", "resources", "topics", "dirs.topics", "groups_names", "deletions", "upsertions", "users"),
     "results_by_partition": ("partitions",),
     "results_by_transaction": ("transactions",),
     "topic_results": ("topics",),
@@ -59,14 +59,26 @@ _VALUE_SOURCES: Final = {"partition_index": ("partition", "index"), "topic_name"
 # The field of the response for an item that is just a string or a number.
 _KEYS: Final = ("key", "group_id", "transactional_id", "partition_index", "partition_id")
 
-# Unknown offsets and nodes: the default of the protocol, 0, would be taken for a real one.
-_UNKNOWN: Final = {"node_id": -1, "port": -1, "base_offset": -1, "committed_offset": -1, "low_watermark": -1}
+# Unknown offsets, nodes and times: the default of the protocol, 0, would be taken for a real one.
+_UNKNOWN: Final = dict.fromkeys(
+    (
+        "node_id",
+        "port",
+        "base_offset",
+        "committed_offset",
+        "low_watermark",
+        "issue_timestamp_ms",
+        "expiry_timestamp_ms",
+        "max_timestamp_ms",
+    ),
+    -1,
+)
 
 # DescribeLogDirs 1 and 2 answer per data directory, which requests do not name: one entry carries the error.
 _ANSWERED_ONCE: Final = ("DescribeLogDirsResponse", "results")
 
-# Few clients look at the error code of Metadata 13.
-_MIRRORED_TOO: Final = ("Metadata",)
+# Few clients look at the error code of Metadata 13. The others are as in Kafka.
+_MIRRORED_TOO: Final = ("Metadata", "ElectLeaders", "DescribeUserScramCredentials")
 
 # OffsetFetch 1 has no error code per group: each partition carries the error.
 _ERRORS_OF_LEAVES_BELOW: Final = {"OffsetFetch": 2}
