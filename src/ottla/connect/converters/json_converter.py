@@ -1,5 +1,6 @@
 """Kafka's JsonConverter: JSON with its schema in each message, `{"schema": ..., "payload": ...}`, or plain JSON."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
@@ -27,6 +28,7 @@ _NO_ENVELOPE: Final = (
     'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain additional fields.'
     " If you are trying to deserialize plain JSON data, set schemas.enable=false in your converter configuration."
 )
+_PAYLOAD: Final = re.compile(rb',\s*"payload"\s*:\s*')
 
 
 class JsonConverter(Converter):
@@ -138,8 +140,8 @@ class JsonConverter(Converter):
             schema = schema_from_json(load_exactly(written), self._values.decode)
             assert schema is not None
             self._schemas[written] = schema
-        prefix = b'{"schema":' + written + b',"payload":'
-        if data.startswith(prefix):
+        prefix = _find_prefix(data, envelope["schema"])
+        if prefix is not None:
             self._known = prefix, schema
         try:
             return schema, self._values.decode(schema, envelope["payload"])
@@ -207,3 +209,17 @@ class JsonConverter(Converter):
         places = pc.cumulative_sum(column.is_valid().cast(pa.int64()))
         at = pc.if_else(column.is_valid(), pc.subtract(places, 1), pa.scalar(None, pa.int64()))
         return written.take(at)
+
+
+def _find_prefix(data: bytes, schema: Any) -> bytes | None:
+    """What comes before the payload of a message, blanks included. None if the payload comes first, or if it cannot be
+    told from a field of the schema that has its name."""
+    found = _PAYLOAD.search(data)
+    if found is None:
+        return None
+    prefix = data[: found.end()]
+    try:
+        is_whole: bool = orjson.loads(prefix + b"null}") == {"schema": schema, "payload": None}
+    except orjson.JSONDecodeError:
+        return None
+    return prefix if is_whole else None

@@ -181,6 +181,16 @@ def test_a_column_is_written_as_its_rows(config: dict[str, str]) -> None:
         assert array_to_values(found[1]) == [each and {**each, "s": each["s"] or 'd"'} for each in ROWS]
 
 
+def test_rows_whose_writer_puts_blanks_between_tokens_are_read_as_a_column() -> None:
+    """As Python's json writes them. A payload that comes first is read row by row."""
+    message = json.loads(PERSON_JSON)
+    spaced, turned = json.dumps(message), json.dumps({"payload": message["payload"], "schema": message["schema"]})
+    found = make().columns_from_bytes("t", pa.array([spaced.encode(), None], pa.binary()))
+    assert found is not None and array_to_values(found[1]) == [make().from_bytes("t", (), PERSON_JSON)[1], None]
+    assert make().columns_from_bytes("t", pa.array([turned.encode()], pa.binary())) is None
+    assert make().from_bytes("t", (), turned.encode()) == make().from_bytes("t", (), PERSON_JSON)
+
+
 def test_rows_with_the_same_fields_get_a_schema() -> None:
     found = plain().columns_from_bytes("t", pa.array([b'{"a":1,"b":null}', None, b'{"a":2,"b":"x"}'], pa.binary()))
     assert found is not None
