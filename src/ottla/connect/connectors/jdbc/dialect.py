@@ -54,9 +54,13 @@ class Dialect(ABC):
     def connect(self) -> Session:
         """RetriableError if the database is away, ConnectError if it refuses us."""
 
+    def connect_to_write(self) -> Session:
+        """As `connect`, where that is quicker if no types are read but those that every database has."""
+        return self.connect()
+
     @contextmanager
-    def open(self) -> Iterator[Session]:
-        session = self.connect()
+    def open(self, *, to_write: bool = False) -> Iterator[Session]:
+        session = self.connect_to_write() if to_write else self.connect()
         try:
             yield session
         finally:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -15,6 +15,9 @@ from ottla.connect.connectors.postgresql.connecting import Server, connect, expl
 from ottla.connect.data.logical import DATE_SCHEMA, TIME_SCHEMA, TIMESTAMP_SCHEMA
 from ottla.connect.data.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema, Type
 from ottla.connect.errors import ConnectError
+
+if TYPE_CHECKING:
+    from adbc_driver_manager.dbapi import Connection
 
 _READ: Final = {
     "smallint": Schema(Type.INT16),
@@ -62,7 +65,12 @@ class PostgreSql(Dialect):
         self._server = server
 
     def connect(self) -> Session:
-        connection = connect(self._server)
+        return self._start(connect(self._server))
+
+    def connect_to_write(self) -> Session:
+        return self._start(connect(self._server, knows_types=True))
+
+    def _start(self, connection: "Connection") -> Session:
         session = Session(connection, partial(_explain, self._server), is_in_transaction=False)
         try:
             session.execute(f"SET TIME ZONE {quote_text(self.config['db.timezone'])}")

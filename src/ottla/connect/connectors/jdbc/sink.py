@@ -66,7 +66,7 @@ class JdbcSink(Sink):
     def write(self, batch: SinkBatch) -> Written:
         where = TopicPartition(batch.topic, batch.partition)
         refused: list[RefusedRecord] = []
-        with self._dialect.open() as session:
+        with self._dialect.open(to_write=True) as session:
             position = self._ledger.read(session, where, self._epoch)
             start = batch.start if position is None else position
             writer = TableWriter(self.config, self._dialect, session)
