@@ -10,6 +10,8 @@ from types import ModuleType
 import pytest
 
 from ottla.cli import COMMANDS, command_parser
+from tests import excuses
+from tests.pages import list_blocks
 from tests.test_readme import blocks, commands
 from tools import write_commands, write_settings
 
@@ -118,6 +120,29 @@ def test_commands_in_examples_exist(page: Path) -> None:
 def test_the_reference_is_what_the_code_says(tool: ModuleType) -> None:
     page: Path = tool.PAGE
     assert page.read_text(encoding="utf-8") == tool.build_page(), f"run {tool.__name__.replace('.', '/')}.py"
+
+
+def test_every_command_and_program_is_run_or_excused() -> None:
+    # By name, in tests/excuses.py; entries there are about blocks that exist, and name tests that exist.
+    forgotten: list[str] = []
+    used: set[tuple[str, str]] = set()
+    for page in PAGES:
+        name = str(page.relative_to(ROOT))
+        for block in list_blocks(page.read_text()):
+            if block.language in ("sh", "bash", "console", "python") and name not in excuses.WHOLE_PAGES:
+                begins = [each for each in excuses.BLOCKS.get(name, {}) if dedent(block.text).startswith(each)]
+                used.update((name, each) for each in begins)
+                forgotten += [] if begins else [f"{name}: {block.text.splitlines()[0]}"]
+    assert forgotten == []
+    assert [(name, each) for name, table in excuses.BLOCKS.items() for each in table if (name, each) not in used] == []
+
+
+def test_excuses_name_tests_that_exist() -> None:
+    sentences = [*excuses.WHOLE_PAGES.values(), *excuses.LINES.values()]
+    sentences += [sentence for table in excuses.BLOCKS.values() for sentence in table.values()]
+    for path, function in re.findall(r"(tests/[\w/]+\.py)(?:::(\w+))?", "\n".join(sentences)):
+        assert (ROOT / path).exists(), path
+        assert f"def {function}" in (ROOT / path).read_text(), f"{path}::{function}"
 
 
 def test_every_guarantee_names_a_test() -> None:

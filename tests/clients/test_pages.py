@@ -7,17 +7,23 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
+import ottla.testing
 from ottla.cli import COMMANDS, command_parser
 from ottla.cli.ports import pick_port
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
+from tests import excuses
 from tests.clients.test_command_line import CommandLine, examples
-from tests.pages import ROOT, fits, run_programs
+from tests.needs import require_program
+from tests.pages import ROOT, fits, list_blocks, run_programs
 from tests.patience import PATIENCE_S
 
 DOCS = ROOT / "docs"
@@ -108,3 +114,53 @@ def test_the_commands_for_people_from_kafka_exist() -> None:
 def test_the_site_has_every_page() -> None:
     listed = re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     assert sorted(listed) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
+
+
+def test_the_short_commands_of_other_pages(tmp_path: Path) -> None:
+    # Those blocks that tests/excuses.py gives to this test, one after the other at one new broker.
+    require_program("bash")
+    ran = []
+    with local_broker(group_initial_rebalance_delay_ms=0) as fresh:
+        line_of = CommandLine(fresh.bootstrap, tmp_path)
+        commit_as("readers", fresh)
+        for name, table in excuses.BLOCKS.items():
+            begins = [each for each, test in table.items() if test == excuses.SHORT_BLOCKS]
+            for block in list_blocks((ROOT / name).read_text()) if begins else ():
+                for line in block.text.splitlines() if block.text.startswith(tuple(begins)) else ():
+                    if not line.startswith(tuple(excuses.LINES)):
+                        printed = line_of.shell(f"set -eo pipefail\n{line}\necho ok")
+                        assert printed.endswith("ok\n"), f"{line}\n{printed}"
+                        ran.append(line)
+    assert len(ran) > 12
+
+
+def test_the_programs_of_the_testing_page() -> None:
+    # At a broker of its own, whose clock they move.
+    page = list_blocks((DOCS / "testing.md").read_text())
+    begins = [each for each, test in excuses.BLOCKS["docs/testing.md"].items() if test == excuses.TESTING]
+    chosen = [block.text for block in page if block.text.startswith(tuple(begins))]
+    assert len(chosen) == 5
+    with local_broker() as disturbed:
+        names: dict[str, Any] = {"broker": disturbed}
+        for program in chosen:
+            exec(program, names)
+        for function in ("test_orders_are_sent", "test_orders_are_sent_securely"):
+            names[function]()
+
+
+def test_the_programs_of_the_reading_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pandas")
+    (program,) = (b.text for b in list_blocks((DOCS / "reading.md").read_text()) if b.text.startswith("import ottla\n"))
+    with local_broker() as fresh:
+        fresh.create_topic("orders")
+        fresh.create_topic("refunds")
+        monkeypatch.setattr(ottla, "read", partial(ottla.read, bootstrap=fresh.bootstrap))
+        exec(program.replace("localhost:9092", fresh.bootstrap), {})
+
+
+def commit_as(group: str, fresh: LocalBroker) -> None:
+    """Makes a group that has read the topic `read`."""
+    fresh.create_topic("read")
+    client = Consumer({"bootstrap.servers": fresh.bootstrap, "group.id": group})
+    client.commit(offsets=[TopicPartition("read", 0, 0)], asynchronous=False)
+    client.close()
