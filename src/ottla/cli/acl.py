@@ -118,7 +118,7 @@ def plan(options: argparse.Namespace) -> list[Acl]:
     for pattern, operation in _find_operations(options):
         for principal in options.principals:
             for host in options.host or [ALL_HOSTS]:
-                found[_describe(pattern, name_principal(principal), host, operation, permission)] = None
+                found[make_acl(pattern, name_principal(principal), host, operation, permission)] = None
     return list(found)
 
 
@@ -183,7 +183,8 @@ def name_principal(text: str) -> str:
     return text if ":" in text else f"User:{text}"
 
 
-def _describe(pattern: Pattern, principal: str, host: str, operation: Operation, permission: Permission) -> Acl:
+def make_acl(pattern: Pattern, principal: str, host: str, operation: Operation, permission: Permission) -> Acl:
+    """An ACL in the words of the command line."""
     words = map(_word, (permission.name, operation.name, pattern.resource.name, pattern.pattern.name))
     shown_permission, shown_operation, resource, shown_pattern = words
     return Acl(principal, shown_permission, shown_operation, resource, shown_pattern, pattern.name, host)
@@ -270,7 +271,7 @@ def find(client: "Client", options: argparse.Namespace) -> list[Acl]:
                 if (principals and acl.principal not in principals) or (operations and operation not in operations):
                     continue
                 if not options.host or acl.host in options.host:
-                    found[_describe(where, acl.principal, acl.host, operation, Permission(acl.permission_type))] = None
+                    found[make_acl(where, acl.principal, acl.host, operation, Permission(acl.permission_type))] = None
     return sorted(found)
 
 

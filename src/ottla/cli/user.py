@@ -100,8 +100,6 @@ def _list(options: argparse.Namespace) -> None:
 
 
 def _delete(options: argparse.Namespace) -> None:
-    from ottla.wire.messages.alter_user_scram_credentials import ScramCredentialDeletion
-
     with CommandClient(options).open_own_client() as own:
         users = find_users(own)
         for name in options.names:
@@ -110,10 +108,17 @@ def _delete(options: argparse.Namespace) -> None:
             _require(name, users)
             mechanisms = options.mechanism or list(users[name])
             for mechanism in mechanisms:
-                _change(own, name, [ScramCredentialDeletion(name=name, mechanism=MECHANISMS[mechanism][0])], [])
+                delete_mechanism(own, name, mechanism)
             print(
                 f"user {name!r} deleted" if not options.mechanism else f"user {name!r}: {', '.join(mechanisms)} deleted"
             )
+
+
+def delete_mechanism(client: "Client", user: str, mechanism: str) -> None:
+    """Delete the credential with which a user logs in by one mechanism."""
+    from ottla.wire.messages.alter_user_scram_credentials import ScramCredentialDeletion
+
+    _change(client, user, [ScramCredentialDeletion(name=user, mechanism=MECHANISMS[mechanism][0])], [])
 
 
 def find_users(client: "Client", *, required: bool = True) -> dict[str, dict[str, int]]:

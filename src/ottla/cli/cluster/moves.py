@@ -151,7 +151,7 @@ def _move(own: "Client", overview: Overview, wanted: Plan, options: argparse.Nam
     if options.throttle is not None:
         throttle.begin(own, brokers, plan, known, options.throttle)
     try:
-        _alter(own, plan)
+        alter_assignments(own, plan)
         if options.no_wait:
             print(f"{counted(len(plan), 'partition')} moving; ottla cluster reassign --list shows how far they are")
             return 0
@@ -163,7 +163,7 @@ def _move(own: "Client", overview: Overview, wanted: Plan, options: argparse.Nam
     return 0
 
 
-def _alter(own: "Client", plan: "Plan | dict[TopicPartition, None]") -> None:
+def alter_assignments(own: "Client", plan: "Plan | dict[TopicPartition, None]") -> None:
     """Begin moves; None as replicas cancels one."""
     from ottla.wire.messages.alter_partition_reassignments import (
         AlterPartitionReassignmentsRequest,
@@ -220,6 +220,6 @@ def _cancel(own: "Client", overview: Overview, options: argparse.Namespace) -> i
         and (not options.partition or each.where.partition in options.partition)
     ]
     if under_way and not options.dry_run:
-        _alter(own, dict.fromkeys(under_way))
+        alter_assignments(own, dict.fromkeys(under_way))
     print(f"{counted(len(under_way), 'move')} cancelled")
     return 0

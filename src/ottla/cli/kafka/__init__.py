@@ -3,11 +3,15 @@
 Each tool is a module with `add_flags(parser)` and `run(options)`, imported only when it runs. Its output has the form
 of Kafka's own tool. Errors are Ottla's: one line on stderr, status 2 for wrong flags and 1 for every other failure.
 
-    flags.py               flags that tools share, and how a tool connects
-    topics.py              kafka-topics              describing_topics.py     its --describe
-    consumer_groups.py     kafka-consumer-groups     groups.py, describing_groups.py, resetting_groups.py
-    get_offsets.py         kafka-get-offsets
-    tables.py              tables as those tools print them
+    flags.py                 flags that tools share, and how a tool connects
+    tables.py                tables as those tools print them
+    plan_files.py            JSON files of partitions, which some tools read
+    topics.py                kafka-topics; describing_topics.py is its --describe
+    consumer_groups.py       kafka-consumer-groups; groups.py asks, describing_groups.py and resetting_groups.py do
+    console_producer.py      console_consumer.py      configs.py          acls.py             get_offsets.py
+    delete_records.py        leader_election.py       reassign_partitions.py
+    broker_api_versions.py   transactions.py          log_dirs.py         features.py
+                             the tools of these names
 """
 
 import argparse
@@ -18,8 +22,19 @@ from ottla.cli.suggestions import suggest
 
 TOOLS = {
     "topics": "create, list, describe, alter and delete topics",
+    "console-producer": "send lines of standard input as records",
+    "console-consumer": "print records",
     "consumer-groups": "list, describe, delete and reset consumer groups",
+    "configs": "show and change settings, quotas and SCRAM credentials",
+    "acls": "add, remove and list ACLs",
     "get-offsets": "print offsets of partitions",
+    "delete-records": "delete the oldest records of partitions",
+    "leader-election": "elect leaders of partitions",
+    "reassign-partitions": "move replicas to other brokers",
+    "broker-api-versions": "print the APIs and versions of each broker",
+    "transactions": "list and describe transactions, find and abort hanging ones",
+    "log-dirs": "print directories and the sizes of partitions in them",
+    "features": "show and change the levels of features",
 }
 """Kafka's tools without `kafka-`, and what they are for."""
 

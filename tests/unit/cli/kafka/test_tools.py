@@ -19,7 +19,8 @@ def broker() -> Iterator[LocalBroker]:
 
 
 def kafka(broker: LocalBroker, line: str, stdin: bytes = b"") -> Ended:
-    return run(["kafka", *line.split(), "--bootstrap-server", broker.bootstrap], stdin)
+    tool, *flags = line.split()
+    return run(["kafka", tool, "--bootstrap-server", broker.bootstrap, *flags], stdin)
 
 
 def words(broker: LocalBroker, line: str, stdin: bytes = b"") -> list[list[str]]:
@@ -87,3 +88,41 @@ def test_groups_and_offsets(broker: LocalBroker) -> None:
     assert "did you mean 'readers'" in kafka(broker, "consumer-groups --describe --group reader").errors
     words(broker, "consumer-groups --delete --group readers")
     assert words(broker, "consumer-groups --list") == []
+
+
+def test_records(broker: LocalBroker) -> None:
+    """Lines become records with keys and headers, in a topic that comes into being, and are printed again."""
+    lines = b"a:1,b:2\tkey\tvalue\nNONE\tNONE\tNONE\n"
+    flags = "--property parse.key=true --reader-property parse.headers=true --property null.marker=NONE"
+    words(broker, f"console-producer --topic said {flags}", lines)
+    shown = "--property print.key=true --formatter-property print.headers=true --property print.offset=true"
+    reading = f"console-consumer --topic said --from-beginning --max-messages 2 {shown}"
+    assert words(broker, reading) == [
+        ["Offset:0", "a:1,b:2", "key", "value"],
+        ["Offset:1", "NO_HEADERS", "null", "null"],
+    ]
+    assert words(broker, "console-consumer --include sai. --group ears --from-beginning --max-messages 1") == [
+        ["value"]
+    ]
+    ended = kafka(broker, "console-producer --topic said --property parse.key=true", b"value\n")
+    assert (ended.status, "line 1: no key separator" in ended.errors) == (1, True)
+    wrong = "console-consumer --topic said --from-beginning --value-deserializer LongDeserializer"
+    assert "5 bytes are not the 8 of a Long" in kafka(broker, wrong).errors
+    assert kafka(broker, "console-consumer --topic none").status == 1
+
+
+def test_settings_and_quotas(broker: LocalBroker) -> None:
+    broker.create_topic("set")
+    words(broker, "configs --alter --topic set --add-config cleanup.policy=[compact,delete],retention.ms=5000000")
+    assert [line[0] for line in words(broker, "configs --describe --topic set")[1:]] == [
+        "cleanup.policy=compact,delete",
+        "retention.ms=5000000",
+    ]
+    words(broker, "configs --alter --user alice --add-config producer_byte_rate=10485760")
+    (shown,) = words(broker, "configs --describe --entity-type users --entity-name alice")
+    assert shown[-1] == "producer_byte_rate=1.048576E7"
+    words(broker, "configs --alter --user alice --add-config SCRAM-SHA-256=[iterations=8192,password=secret]")
+    assert words(broker, "configs --describe --user alice")[1][-1] == "SCRAM-SHA-256=iterations=8192"
+    words(broker, "configs --alter --user alice --delete-config SCRAM-SHA-256")
+    assert kafka(broker, "configs --alter --topic set --add-config retention.ms=never").status == 1
+    assert kafka(broker, "configs --alter --entity-type topics --add-config retention.ms=1").status == 2
