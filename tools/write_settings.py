@@ -29,7 +29,9 @@ ottla config set topic orders retention.ms=86400000
 ottla config get topic orders                                    # with the source of each value
 ```
 
-A setting that is unknown or invalid is an error that names the nearest known name.
+`--set` overrides `--data`, `--port` and `--host`, and those override the file. A setting that is unknown or invalid is
+an error, in one line that names it and the nearest known name. Clients are sent back to the address that they connected
+to, unless `advertised.listeners` is set.
 
 "Changes" says how a broker setting can be changed while the broker runs: `read-only` not at all, `per-broker` for one
 broker, `cluster-wide` for one or for all. Settings of TLS and SASL can be given for one listener too, as
