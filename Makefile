@@ -42,7 +42,8 @@ test: setup ## Lint, types and the suite, in parallel: make test ARGS=tests/unit
 		wait $$types; types=$$?; cat $(TYPES); test $$suite -eq 0 && test $$types -eq 0
 
 test-all: export OTTLA_SAMPLES := full
-test-all: test ## Everything, as before a release: long tests too, and more examples of the others
+test-all: test ## Everything, as before a release: long tests too, more examples of the others, clients over SASL_SSL
+	OTTLA_TEST_SECURITY=sasl_ssl $(RUN)/python -m pytest tests/clients
 
 check: setup ## Lint, format and types only
 	$(RUN)/ruff check .

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
+from tests.clients import logins
 from tests.clients.messages import Delivery, Sent
 from tests.patience import PATIENCE_S
 
@@ -17,7 +18,7 @@ def send(bootstrap: str, topic: str, messages: Sequence[Sent], delivery: Deliver
 
 async def _send(bootstrap: str, topic: str, messages: Sequence[Sent], delivery: Delivery) -> None:
     producer = AIOKafkaProducer(
-        bootstrap_servers=bootstrap,
+        **logins.aiokafka(bootstrap),
         compression_type=None if delivery.codec == "none" else delivery.codec,
         enable_idempotence=delivery.idempotent,
         acks="all" if delivery.acks == -1 else delivery.acks,
@@ -45,7 +46,7 @@ def receive(bootstrap: str, topic: str, partitions: int, count: int) -> list[Sen
 
 async def _receive(bootstrap: str, topic: str, partitions: int, count: int) -> list[Sent]:
     found: list[Sent] = []
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, fetch_max_wait_ms=50, enable_auto_commit=False)
+    consumer = AIOKafkaConsumer(**logins.aiokafka(bootstrap), fetch_max_wait_ms=50, enable_auto_commit=False)
     assigned = [TopicPartition(topic, index) for index in range(partitions)]
     async with asyncio.timeout(PATIENCE_S), consumer:
         consumer.assign(assigned)

@@ -6,6 +6,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 
+from tests.clients import logins
 from tests.clients.messages import Delivery, Sent
 from tests.patience import PATIENCE_S
 
@@ -16,7 +17,7 @@ def send(bootstrap: str, topic: str, messages: Sequence[Sent], delivery: Deliver
     failures: list[KafkaError] = []
     producer = Producer(
         {
-            "bootstrap.servers": bootstrap,
+            **logins.librdkafka(bootstrap),
             "compression.type": delivery.codec,
             "enable.idempotence": delivery.idempotent,
             "acks": delivery.acks,
@@ -50,7 +51,7 @@ def open_consumer(bootstrap: str) -> Iterator[Consumer]:
     """A consumer without a group. librdkafka needs a group name all the same."""
     opened = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **logins.librdkafka(bootstrap),
             "group.id": "unused",
             "enable.auto.commit": False,
             "auto.offset.reset": "error",

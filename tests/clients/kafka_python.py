@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
+from tests.clients import logins
 from tests.clients.messages import Delivery, Sent
 from tests.patience import PATIENCE_S
 
@@ -12,7 +13,7 @@ NULL_HEADERS = False
 
 def send(bootstrap: str, topic: str, messages: Sequence[Sent], delivery: Delivery) -> None:
     producer = KafkaProducer(
-        bootstrap_servers=bootstrap,
+        **logins.kafka_python(bootstrap),
         compression_type=None if delivery.codec == "none" else delivery.codec,
         enable_idempotence=delivery.idempotent,
         acks="all" if delivery.acks == -1 else delivery.acks,
@@ -39,7 +40,9 @@ def send(bootstrap: str, topic: str, messages: Sequence[Sent], delivery: Deliver
 
 
 def receive(bootstrap: str, topic: str, partitions: int, count: int) -> list[Sent]:
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap, fetch_max_wait_ms=50, consumer_timeout_ms=PATIENCE_S * 1000)
+    consumer = KafkaConsumer(
+        **logins.kafka_python(bootstrap), fetch_max_wait_ms=50, consumer_timeout_ms=PATIENCE_S * 1000
+    )
     try:
         assigned = [TopicPartition(topic, index) for index in range(partitions)]
         consumer.assign(assigned)

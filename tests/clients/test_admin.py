@@ -17,7 +17,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.admin import NewTopic as KafkaPythonTopic
 
 from ottla.testing import LocalBroker
-from tests.clients import confluent
+from tests.clients import confluent, logins
 from tests.clients.messages import Delivery, Sent
 from tests.patience import PATIENCE_S
 
@@ -38,18 +38,18 @@ class Offsets(NamedTuple):
 
 
 def confluent_create(bootstrap: str, topic: str, partitions: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient(logins.librdkafka(bootstrap))
     asked = NewTopic(topic, partitions, 1, config={"retention.ms": "60000"})
     admin.create_topics([asked], operation_timeout=PATIENCE_S)[topic].result(PATIENCE_S)
 
 
 def confluent_topics(bootstrap: str) -> dict[str, int]:
-    listed = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=PATIENCE_S)
+    listed = AdminClient(logins.librdkafka(bootstrap)).list_topics(timeout=PATIENCE_S)
     return {name: len(found.partitions) for name, found in listed.topics.items()}
 
 
 def confluent_delete(bootstrap: str, topic: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})  # kept in a variable, because it must outlive the answer
+    admin = AdminClient(logins.librdkafka(bootstrap))  # kept in a variable, because it must outlive the answer
     admin.delete_topics([topic])[topic].result(PATIENCE_S)
 
 
@@ -68,7 +68,7 @@ def confluent_offsets(bootstrap: str, topic: str, times: tuple[int, ...]) -> Off
 
 
 async def _aiokafka_admin(bootstrap: str, action: Callable[[AIOKafkaAdminClient], object]) -> object:
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    admin = AIOKafkaAdminClient(**logins.aiokafka(bootstrap))
     await admin.start()
     try:
         return await action(admin)  # type: ignore[misc]
@@ -94,7 +94,7 @@ def aiokafka_delete(bootstrap: str, topic: str) -> None:
 def aiokafka_offsets(bootstrap: str, topic: str, times: tuple[int, ...]) -> Offsets:
     async def ask() -> Offsets:
         partition = AiokafkaPartition(topic, 0)
-        async with AIOKafkaConsumer(bootstrap_servers=bootstrap) as consumer:
+        async with AIOKafkaConsumer(**logins.aiokafka(bootstrap)) as consumer:
             at = {}
             for time in times:
                 found = (await consumer.offsets_for_times({partition: time}))[partition]
@@ -110,7 +110,7 @@ def aiokafka_offsets(bootstrap: str, topic: str, times: tuple[int, ...]) -> Offs
 
 
 def kafka_python_create(bootstrap: str, topic: str, partitions: int) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    admin = KafkaAdminClient(**logins.kafka_python(bootstrap))
     try:
         admin.create_topics([KafkaPythonTopic(topic, partitions, 1, topic_configs={"retention.ms": "60000"})])
     finally:
@@ -118,7 +118,7 @@ def kafka_python_create(bootstrap: str, topic: str, partitions: int) -> None:
 
 
 def kafka_python_topics(bootstrap: str) -> dict[str, int]:
-    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    admin = KafkaAdminClient(**logins.kafka_python(bootstrap))
     try:
         return {each["name"]: len(each["partitions"]) for each in admin.describe_topics()}
     finally:
@@ -126,7 +126,7 @@ def kafka_python_topics(bootstrap: str) -> dict[str, int]:
 
 
 def kafka_python_delete(bootstrap: str, topic: str) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    admin = KafkaAdminClient(**logins.kafka_python(bootstrap))
     try:
         admin.delete_topics([topic])
     finally:
@@ -134,7 +134,7 @@ def kafka_python_delete(bootstrap: str, topic: str) -> None:
 
 
 def kafka_python_offsets(bootstrap: str, topic: str, times: tuple[int, ...]) -> Offsets:
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap)
+    consumer = KafkaConsumer(**logins.kafka_python(bootstrap))
     try:
         partition = KafkaPythonPartition(topic, 0)
         at = {}

@@ -16,6 +16,7 @@ from kafka.admin import ConfigResourceType as KafkaPythonKind
 from kafka.admin import KafkaAdminClient
 
 from ottla.testing import LocalBroker
+from tests.clients import logins
 from tests.clients.test_admin import confluent_topics
 from tests.patience import PATIENCE_S
 
@@ -26,13 +27,13 @@ RETENTION = "retention.ms"
 
 
 def confluent_describe(bootstrap: str, topic: str) -> str:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient(logins.librdkafka(bootstrap))
     (asked,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
     return str(asked.result(PATIENCE_S)[RETENTION].value)
 
 
 def confluent_alter(bootstrap: str, topic: str, value: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient(logins.librdkafka(bootstrap))
     entry = ConfigEntry(RETENTION, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     (altered,) = admin.incremental_alter_configs([resource]).values()
@@ -40,7 +41,7 @@ def confluent_alter(bootstrap: str, topic: str, value: str) -> None:
 
 
 def confluent_grow(bootstrap: str, topic: str, partitions: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient(logins.librdkafka(bootstrap))
     admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(PATIENCE_S)
 
 
@@ -48,7 +49,7 @@ def confluent_grow(bootstrap: str, topic: str, partitions: int) -> None:
 
 
 async def _aiokafka(bootstrap: str, call: str, *arguments: object) -> list[object]:
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    admin = AIOKafkaAdminClient(**logins.aiokafka(bootstrap))
     await admin.start()
     try:
         answer = await getattr(admin, call)(*arguments)
@@ -82,7 +83,7 @@ def aiokafka_grow(bootstrap: str, topic: str, partitions: int) -> None:
 
 
 def kafka_python_describe(bootstrap: str, topic: str) -> str:
-    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    admin = KafkaAdminClient(**logins.kafka_python(bootstrap))
     try:
         found = admin.describe_configs([KafkaPythonResource(KafkaPythonKind.TOPIC, topic)])
     finally:
@@ -91,7 +92,7 @@ def kafka_python_describe(bootstrap: str, topic: str) -> str:
 
 
 def kafka_python_alter(bootstrap: str, topic: str, value: str) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    admin = KafkaAdminClient(**logins.kafka_python(bootstrap))
     try:
         admin.alter_configs([KafkaPythonResource(KafkaPythonKind.TOPIC, topic, {RETENTION: value})])
     finally:
@@ -99,7 +100,7 @@ def kafka_python_alter(bootstrap: str, topic: str, value: str) -> None:
 
 
 def kafka_python_grow(bootstrap: str, topic: str, partitions: int) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    admin = KafkaAdminClient(**logins.kafka_python(bootstrap))
     try:
         admin.create_partitions({topic: partitions})
     finally:
