@@ -46,6 +46,9 @@ TRACEBACK_VARIABLE = "OTTLA_TRACEBACK"
 GARBAGE_THRESHOLD = 20_000
 """Imported modules stay and a request's objects are freed at once, so a rare garbage collection is enough."""
 
+ALIASES = {"ls": ("list",), "rm": ("delete", "remove"), "show": ("describe",)}
+"""Words that people try first. The plural of a command stands for it too."""
+
 COMMANDS = {
     "up": "start a broker",
     "demo": "watch a broker at work, then try it yourself",
@@ -75,7 +78,7 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    given = sys.argv[1:] if arguments is None else arguments
+    given = resolve_alias(list(sys.argv[1:] if arguments is None else arguments), COMMANDS)
     command = next((word for word in given if not word.startswith("-")), "")
     _open_missing_streams()
     gc.set_threshold(GARBAGE_THRESHOLD)
@@ -125,6 +128,16 @@ def _open_missing_streams() -> None:
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
 
 
+def resolve_alias(words: list[str], names: Collection[str]) -> list[str]:
+    """Replace the first word that is no option by the name that it stands for: `topics` is `topic`, `ls` is `list`."""
+    place = next((number for number, word in enumerate(words) if not word.startswith("-")), None)
+    if place is None or words[place] in names:
+        return words
+    word = words[place]
+    meant = next((name for name in (*ALIASES.get(word, ()), word.removesuffix("s")) if name in names), word)
+    return [*words[:place], meant, *words[place + 1 :]]
+
+
 class CommandParser(argparse.ArgumentParser):
     """Accepts options before, after and between positional arguments, and reports a usage error in one line."""
 
@@ -132,6 +145,8 @@ class CommandParser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         takes_rest = any(action.nargs == argparse.REMAINDER for action in self._actions)
+        if self._subparsers is not None and args is not None:
+            args = resolve_alias(list(args), self._list_actions())
         if self._mixing or takes_rest or self._subparsers is not None:
             return super().parse_known_args(args, namespace)
         self._mixing = True  # the call below calls this method again, for options and then for positional arguments
@@ -139,6 +154,17 @@ class CommandParser(argparse.ArgumentParser):
             return self.parse_known_intermixed_args(args, namespace)
         finally:
             self._mixing = False
+
+    def _list_actions(self) -> Collection[str]:
+        return next((each.choices for each in self._actions if isinstance(each, argparse._SubParsersAction)), ())
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            from ottla.cli.suggestions import suggest
+
+            hint = suggest(value, action.choices) or f"; there are {', '.join(action.choices)}"
+            self.error(f"there is no {str(action.metavar).lower()} {value!r}{hint}")
+        super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE_ERROR, f"{self.prog}: {message} (see {self.prog} --help)\n")

@@ -21,6 +21,7 @@ from ottla.cli.client_settings import (
     read_client_settings,
 )
 from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.suggestions import suggest
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -205,8 +206,13 @@ class CommandClient:
         """Raises CommandError if the topic does not exist."""
         description = self.describe_topics([name])[name]
         if description is None:
-            raise CommandError(f"there is no topic {name!r} at {self.address}")
+            raise self.explain_no_topic(name)
         return description
+
+    def explain_no_topic(self, *names: str) -> CommandError:
+        """The error for topics that do not exist, with the nearest one that does."""
+        hint = suggest(names[0], self.fetch_metadata().topics)
+        return CommandError(f"there is no topic {', '.join(map(repr, names))} at {self.address}{hint}")
 
     def list_offsets(self, topic: str, partitions: Iterable[int], spec: "OffsetSpec") -> dict[int, int]:
         """The offset of each partition, of committed records only; -1 where no record is as new as the spec's time."""

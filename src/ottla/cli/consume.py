@@ -41,6 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PARTITION",
         help="only this partition; may be repeated (default: all)",
     )
+    parser.add_argument(
+        "--from-beginning", action="store_true", help="has no effect: without another flag this is where it begins"
+    )
     start = parser.add_mutually_exclusive_group()
     start.add_argument("-o", "--offset", type=parse_offset, help="begin at this offset of each partition")
     start.add_argument(
@@ -70,6 +73,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.from_beginning and (options.offset, options.since, options.last) != (None, None, None):
+        raise CommandError("consume: --from-beginning and another beginning were given", USAGE_ERROR)
+    if options.from_beginning and not options.follow:
+        print("ottla: consume ends at the last record there is; --follow waits for more", file=sys.stderr)
     writer = writer_of(
         options.format,
         key_separator=unescaped(options.key_separator),

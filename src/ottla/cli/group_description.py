@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ottla.cli.client import CommandClient
 from ottla.cli.command_error import CommandError
 from ottla.cli.output import counted, show_table
+from ottla.cli.suggestions import suggest
 from ottla.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -73,7 +74,9 @@ def _describe_group(client: CommandClient, group: "ConsumerGroupDescription") ->
     committed = fetch_committed_offsets(client, group.group_id)
     if not committed and not group.members and group.state.name in ("DEAD", "UNKNOWN"):
         # Kafka describes a group that does not exist as dead.
-        raise CommandError(f"there is no group {group.group_id!r} at {client.address}")
+        raise CommandError(
+            f"there is no group {group.group_id!r} at {client.address}{_suggest_group(client, group.group_id)}"
+        )
     readers: dict[TopicPartition, MemberDescription] = {
         TopicPartition(assigned.topic, assigned.partition): member
         for member in group.members
@@ -93,6 +96,11 @@ def _describe_group(client: CommandClient, group: "ConsumerGroupDescription") ->
         ],
         [_offset_row(where, committed.get(where), ends.get(where), readers.get(where)) for where in partitions],
     )
+
+
+def _suggest_group(client: CommandClient, name: str) -> str:
+    found = client.wait_for(client.admin.list_consumer_groups(), "cannot list groups")
+    return suggest(name, [group.group_id for group in found.valid or ()])
 
 
 def _member_row(member: "MemberDescription") -> MemberRow:

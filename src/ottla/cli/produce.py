@@ -207,7 +207,7 @@ def _check_topic(client: CommandClient, options: argparse.Namespace) -> None:
     name = options.topic
     topic = client.describe_topics([name])[name]
     if topic is None and not options.create:
-        raise CommandError(f"there is no topic {name!r} at {client.address}; --create creates it")
+        raise CommandError(f"{client.explain_no_topic(name)}; --create creates it")
     if topic is None:
         asked = client.ask(client.admin.create_topics, [NewTopic(name)])
         client.wait_for(asked[name], f"topic {name!r}")

@@ -66,7 +66,7 @@ def describe_topics(client: CommandClient, names: list[str]) -> list[TopicDetail
     found = client.describe_topics(list(dict.fromkeys(names)))
     missing = [name for name, topic in found.items() if topic is None]
     if missing:
-        raise CommandError(f"there is no topic {', '.join(map(repr, missing))} at {client.address}")
+        raise client.explain_no_topic(*missing)
     copies = _list_copies(client, found)
     return [_describe_topic(client, name, copies) for name in found]
 

@@ -34,7 +34,7 @@ its errors are tested in tests/unit/console."""
 DONE_WITHOUT = (
     *("bench", "topic create", "topic list", "group list", "txn list", "txn find-hanging", "sink list"),
     "stream list",
-    *("cluster status", "cluster brokers", "cluster elect"),
+    *("cluster status", "cluster health", "cluster brokers", "cluster elect"),
     *("quota set", "quota list", "quota delete"),
 )
 """Commands that need no existing topic or group."""

@@ -19,6 +19,9 @@ def add_actions(actions: Actions) -> None:
     status = add_action(actions, "status", "show brokers, and partitions that are not as they should be", _show_status)
     status.add_argument("--check", action="store_true", help="exit with status 1 if a partition is in trouble")
     add_format_argument(status)
+    health = add_action(actions, "health", "the same, with exit status 1 if a partition is in trouble", _show_status)
+    health.set_defaults(check=True)
+    add_format_argument(health)
     brokers = add_action(actions, "brokers", "list the brokers with their leaders and replicas", _list_brokers)
     add_format_argument(brokers)
 
