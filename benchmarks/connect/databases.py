@@ -118,12 +118,9 @@ def measure_sink(bench: Bench, side: int, server: PostgreSqlServer) -> dict[Row,
             "consumer.override.max.poll.records": "3000",
         }
         worker.create("sink", {**both, **(theirs if side else ours)})
-
-        def count() -> int:
-            """By the highest id, because ids come in their order, and to count rows would keep the server busy."""
-            return server.query_number("SELECT coalesce(max(id), -1) + 1 FROM rows")
-
-        found = measure_rows(worker, "topic to PostgreSQL, upserts", rows, count)
+        # by the highest id, because ids come in their order, and to count rows would keep the server busy
+        with server.open_query("SELECT coalesce(max(id), -1) + 1 FROM rows") as count:
+            found = measure_rows(worker, "topic to PostgreSQL, upserts", rows, count)
         _check(worker.name, server.query_number("SELECT count(*) FROM rows"), rows)
     return found
 

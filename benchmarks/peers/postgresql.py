@@ -4,7 +4,7 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -63,12 +63,22 @@ class PostgreSqlServer:
                 cursor.execute(statement)
 
     def query_number(self, sql: str, database: str = "postgres") -> int:
+        with self.open_query(sql, database) as ask:
+            return ask()
+
+    @contextmanager
+    def open_query(self, sql: str, database: str = "postgres") -> Iterator[Callable[[], int]]:
+        """A query for a number that is asked often: all use one connection, because a new one is dear."""
         from adbc_driver_postgresql import dbapi
 
         place = f"host={HOST} port={self.port} user={USER} dbname={database}"
         with dbapi.connect(place, autocommit=True) as server, server.cursor() as cursor:
-            cursor.execute(sql)
-            return int(cursor.fetchone()[0])
+
+            def ask() -> int:
+                cursor.execute(sql)
+                return int(cursor.fetchone()[0])
+
+            yield ask
 
     def _run(self, *command: str) -> None:
         done = subprocess.run(
