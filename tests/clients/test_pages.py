@@ -77,7 +77,9 @@ def test_the_start_page(tmp_path: Path) -> None:
             if "activate" not in command:
                 assert ottla.shell(command).splitlines() == expected, command
         with urlopen(f"http://localhost:{ports['9280']}/topics/greetings/records", timeout=PATIENCE_S) as answer:
-            assert ">hello<" in answer.read().decode()
+            shown = answer.read().decode()
+        assert ">hello<" in shown
+        assert ">Follow live<" in shown
         run_programs(page, tmp_path, f"localhost:{ports['9092']}")
 
 
