@@ -1,5 +1,6 @@
 """A cluster whose store is away: clients of topics notice nothing, requests that change the metadata fail in time."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -66,7 +67,7 @@ def test_changes_fail_in_time_and_records_go_on(cluster: LocalCluster) -> None:
         for request, version, pick in requests:
             result = pick(client.request(request, version))
             assert result.error_code == ErrorCode.REQUEST_TIMED_OUT, type(request).__name__
-            assert "within 1.5 s" in result.error_message
+            assert re.search(r"within [01]\.\d+ s", result.error_message), result.error_message
     pass_on(producer, consumer, b"meanwhile")
     cluster.heal()
     with RawClient(broker.host, broker.port, timeout_s=PATIENCE_S) as client:

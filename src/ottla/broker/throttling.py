@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Generator
 from types import CoroutineType
 from typing import Any
 
-from ottla.broker.call import Call
+from ottla.broker.call import Call, OwnedCoroutine
 from ottla.broker.handler_table import Frame, Handler
 from ottla.broker.node import Node
 from ottla.quotas.client_quota import ClientQuota
@@ -79,14 +79,14 @@ class Limited:
             self._charge(call, stopwatch() - call.started_s)
             raise
         if response.__class__ is CoroutineType:
-            return self._await(call, response, throttle_ms)
+            return self._await(call, OwnedCoroutine(response), throttle_ms)
         spent_s = stopwatch() - call.started_s
         if isinstance(response, asyncio.Future):
             return self._settle_later(call, response, throttle_ms, spent_s)
         return self._settle(call, response, throttle_ms, spent_s)
 
-    async def _await(self, call: Call[Any], response: Coroutine[Any, Any, Any], throttle_ms: int) -> Any:
-        timed = TimedCoroutine(response)
+    async def _await(self, call: Call[Any], response: OwnedCoroutine, throttle_ms: int) -> Any:
+        timed = TimedCoroutine(response.coroutine)
         timed.spent_s = stopwatch() - call.started_s
         try:
             result = await timed

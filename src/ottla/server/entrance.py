@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
-from ottla.broker.call import Answer, Client, CloseConnection, Dispatch, Frame, Result
+from ottla.broker.call import Answer, Client, CloseConnection, Dispatch, Frame, OwnedCoroutine, Result
 from ottla.security.failure import AuthenticationFailed
 from ottla.security.listener import ListenerSecurity
 from ottla.security.names import NoMatchingRule
@@ -95,10 +95,15 @@ class Guard:
         return self._refuse(f"API {key} before authentication")
 
     def _authenticate(self, client: Client, frame: Frame) -> Coroutine[Any, Any, Answer | asyncio.Future[Answer]]:
-        return self._finish(self._dispatch(client, frame))
+        result = self._dispatch(client, frame)
+        return self._finish(OwnedCoroutine(result) if isinstance(result, Coroutine) else result)
 
-    async def _finish(self, result: Result) -> Answer | asyncio.Future[Answer]:
-        answer: Any = await result if result is not None and not isinstance(result, list) else result
+    async def _finish(self, result: Answer | asyncio.Future[Answer] | OwnedCoroutine) -> Answer:
+        answer: Any = result
+        if isinstance(result, OwnedCoroutine):
+            answer = await result.coroutine
+        elif isinstance(result, asyncio.Future):
+            answer = await result
         if self._session.has_failed:
             self._note_failure()
             await self._delay()

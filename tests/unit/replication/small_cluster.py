@@ -17,6 +17,7 @@ from ottla.cluster.image import PartitionImage
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.observability.metrics import RequestMeters
+from ottla.quotas.quotas import Quotas
 from ottla.records import batch
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.fetchers import Fetchers
@@ -118,6 +119,8 @@ class SmallBroker:
             request_meters=RequestMeters(),
             apis={key: handler.versions for key, handler in table.items()},
             faults=None,
+            quotas=Quotas(self.config, lambda: 0.0),
+            authorizer=None,
         )
         return Dispatch(cast(Node, node), table)
 

@@ -184,6 +184,7 @@ def test_machine_code_is_loaded_once_when_it_is_worth_it(monkeypatch: pytest.Mon
 
 def test_without_numba_python_does_the_work(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(record_checks, "RECORDS_WORTH_COMPILING", 1)
+    caplog.set_level("INFO")
 
     async def scenario() -> None:
         threads = Threads()
