@@ -153,8 +153,9 @@ def java_command(
     class_name: str, *arguments: str, options: tuple[str, ...] = (), more_jars: Sequence[Path] = ()
 ) -> list[str]:
     """`more_jars` are directories of jars that are looked at after Kafka's own."""
+    java = find_executable("java")
     path = os.pathsep.join(str(directory / "*") for directory in (find_jars(), *more_jars))
-    return [find_executable("java"), *options, "-cp", path, class_name, *arguments]
+    return [java, *options, "-cp", path, class_name, *arguments]
 
 
 def run_tool(class_name: str, *arguments: str, stdin: str = "", timeout_seconds: float = 300) -> str:
