@@ -214,14 +214,20 @@ class CommandClient:
         hint = suggest(names[0], self.fetch_metadata().topics)
         return CommandError(f"there is no topic {', '.join(map(repr, names))} at {self.address}{hint}")
 
-    def list_offsets(self, topic: str, partitions: Iterable[int], spec: "OffsetSpec") -> dict[int, int]:
-        """The offset of each partition, of committed records only; -1 where no record is as new as the spec's time."""
+    def list_offsets(
+        self, topic: str, partitions: Iterable[int], spec: "OffsetSpec", *, uncommitted: bool = False
+    ) -> dict[int, int]:
+        """The offset of each partition; -1 where no record is as new as the spec's time.
+
+        Without `uncommitted`, a partition ends where its first open transaction begins.
+        """
         from confluent_kafka import IsolationLevel, TopicPartition
 
         wanted = {TopicPartition(topic, partition): spec for partition in partitions}
         if not wanted:
             return {}
-        asked = self.ask(self.admin.list_offsets, wanted, isolation_level=IsolationLevel.READ_COMMITTED)
+        level = IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED
+        asked = self.ask(self.admin.list_offsets, wanted, isolation_level=level)
         return {
             where.partition: self.wait_for(future, f"offsets of {topic}-{where.partition}").offset
             for where, future in asked.items()

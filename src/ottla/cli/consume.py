@@ -17,7 +17,7 @@ from ottla.cli.client_settings import add_client_arguments
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.escapes import typed_bytes, unescaped
 from ottla.cli.numbers import parse_count, parse_offset, parse_partition
-from ottla.cli.offset_ranges import ranges_of
+from ottla.cli.offset_ranges import READ_COMMITTED, READ_UNCOMMITTED, ranges_of
 from ottla.cli.record_output import Writer, writer_of
 from ottla.cli.topic_reader import TopicReader
 
@@ -56,6 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     end.add_argument("--until", metavar="TIME", help="end before this time")
     end.add_argument("-f", "--follow", action="store_true", help="continue with new records until Ctrl-C")
     parser.add_argument("-n", "--count", type=parse_count, help="stop after N records", metavar="N")
+    parser.add_argument(
+        "--isolation",
+        choices=(READ_COMMITTED, READ_UNCOMMITTED),
+        default=READ_COMMITTED,
+        help="whether records of open and aborted transactions are left out (default: read_committed)",
+    )
     parser.add_argument("--key-matches", metavar="REGEX", help="only records whose key matches")
     parser.add_argument("--value-matches", metavar="REGEX", help="only records whose value matches")
     parser.add_argument(
@@ -105,7 +111,7 @@ def _open_reader(
     client: CommandClient, partitions: list[int], options: argparse.Namespace, last: int | None = None
 ) -> TopicReader:
     ranges = ranges_of(client, options.topic, partitions, options, int(time.time() * 1000), last)
-    return TopicReader(client, options.topic, ranges, follow=options.follow)
+    return TopicReader(client, options.topic, ranges, follow=options.follow, isolation=options.isolation)
 
 
 def _read_newest(

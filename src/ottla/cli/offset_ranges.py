@@ -14,6 +14,9 @@ _AGO = re.compile(r"(\d+)(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
+READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
+
+
 class OffsetRange(NamedTuple):
     start: int
     end: int
@@ -59,7 +62,7 @@ def ranges_of(
         return client.list_offsets(topic, partitions, OffsetSpec.for_timestamp(time_ms(text, now_ms)))
 
     first = client.list_offsets(topic, partitions, OffsetSpec.earliest())
-    end = client.list_offsets(topic, partitions, OffsetSpec.latest())
+    end = client.list_offsets(topic, partitions, OffsetSpec.latest(), uncommitted=options.isolation == READ_UNCOMMITTED)
     until = {} if options.until is None else at(options.until)
     since = {} if options.since is None else at(options.since)
     ranges = {}

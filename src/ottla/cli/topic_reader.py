@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.client import OPERATION_S, CommandClient, explain, to_command_error
 from ottla.cli.command_error import CommandError
-from ottla.cli.offset_ranges import OffsetRange
+from ottla.cli.offset_ranges import READ_COMMITTED, OffsetRange
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -35,7 +35,15 @@ def locate(message: "Message") -> tuple[int, int]:
 
 
 class TopicReader:
-    def __init__(self, client: CommandClient, topic: str, ranges: Mapping[int, OffsetRange], *, follow: bool) -> None:
+    def __init__(
+        self,
+        client: CommandClient,
+        topic: str,
+        ranges: Mapping[int, OffsetRange],
+        *,
+        follow: bool,
+        isolation: str = READ_COMMITTED,
+    ) -> None:
         from confluent_kafka import TopicPartition
 
         self._client = client
@@ -45,7 +53,7 @@ class TopicReader:
         self._heard_s = time.monotonic()
         self._behind = {partition for partition, (start, end) in ranges.items() if start < end}
         wanted = ranges if follow else self._behind
-        self._consumer = client.create_consumer(SETTINGS)
+        self._consumer = client.create_consumer({**SETTINGS, "isolation.level": isolation})
         places = [TopicPartition(topic, partition, ranges[partition].start) for partition in sorted(wanted)]
         self._consumer.assign(places)
 

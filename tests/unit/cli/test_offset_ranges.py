@@ -43,7 +43,9 @@ class OneTopic:
     """A topic whose partition 0 has the offsets 10 to 99, one a second since the epoch. Partition 1 is empty and begins
     at 5."""
 
-    def list_offsets(self, topic: str, partitions: Iterable[int], spec: Any) -> dict[int, int]:
+    def list_offsets(
+        self, topic: str, partitions: Iterable[int], spec: Any, *, uncommitted: bool = False
+    ) -> dict[int, int]:
         if spec._value == OffsetSpec.earliest()._value:
             found = {0: 10, 1: 5}
         elif spec._value == OffsetSpec.latest()._value:
@@ -55,7 +57,9 @@ class OneTopic:
 
 
 def ranges(last: int | None = None, **given: Any) -> list[OffsetRange]:
-    options = argparse.Namespace(**{"since": None, "until": None, "offset": None} | given)
+    options = argparse.Namespace(
+        **{"since": None, "until": None, "offset": None, "isolation": "read_committed"} | given
+    )
     found = ranges_of(cast(CommandClient, OneTopic()), "orders", [0, 1], options, NOW, last)
     return [found[0], found[1]]
 
