@@ -190,7 +190,7 @@ def test_configs(read: LocalBroker) -> None:
     both("--alter --ip-defaults --add-config connection_creation_rate=123456789")
     for line in (
         *("--user mine", "--entity-type users --entity-name mine --entity-type clients", "--entity-type ips"),
-        *("--ip-defaults", "--broker 1", "--broker-defaults", "--group mine-group", "--entity-type client-metrics"),
+        *("--ip-defaults", "--broker 1", "--broker-defaults", "--entity-type client-metrics"),
         *("--broker 1 --all", "--entity-type broker-loggers --entity-name 1"),
     ):
         both(f"--describe {line}")

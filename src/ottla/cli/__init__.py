@@ -46,7 +46,7 @@ TRACEBACK_VARIABLE = "OTTLA_TRACEBACK"
 GARBAGE_THRESHOLD = 20_000
 """Imported modules stay and a request's objects are freed at once, so a rare garbage collection is enough."""
 
-ALIASES = {"ls": ("list",), "rm": ("delete", "remove"), "show": ("describe",)}
+ALIASES = {"ls": ("list",), "rm": ("delete", "remove"), "show": ("describe",), "info": ("describe", "status")}
 """Words that people try first. The plural of a command stands for it too."""
 
 COMMANDS = {

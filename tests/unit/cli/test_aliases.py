@@ -37,6 +37,7 @@ def test_aliases_run(broker: LocalBroker) -> None:
     assert run(["topics", "ls", "-b", broker.bootstrap]) == listed
     assert run(["topics", "show", "orders", "-b", broker.bootstrap]).status == 0
     assert run(["cluster", "health", "-b", broker.bootstrap]).status == 0
+    assert run(["cluster", "info", "-b", broker.bootstrap]).output.startswith("cluster ")
 
 
 def test_misspelt_commands() -> None:

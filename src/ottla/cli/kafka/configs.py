@@ -170,6 +170,8 @@ def _alter_resource(client: "Client", entity: Entity, added: dict[str, str], rem
 def _describe_resources(client: "Client", entity: Entity, *, everything: bool) -> None:
     from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
+    if entity.kind == "groups" and entity.name is not None and entity.name not in _list_names(client, "groups"):
+        raise CommandError(f"there is no group {entity.name!r}, and it has no settings")
     for name in [entity.name] if entity.name is not None else _list_names(client, entity.kind):
         resource = DescribeConfigsResource(
             resource_type=RESOURCES[entity.kind], resource_name=name, configuration_keys=None

@@ -125,4 +125,5 @@ def test_settings_and_quotas(broker: LocalBroker) -> None:
     assert words(broker, "configs --describe --user alice")[1][-1] == "SCRAM-SHA-256=iterations=8192"
     words(broker, "configs --alter --user alice --delete-config SCRAM-SHA-256")
     assert kafka(broker, "configs --alter --topic set --add-config retention.ms=never").status == 1
+    assert "there is no group 'none'" in kafka(broker, "configs --describe --group none").errors
     assert kafka(broker, "configs --alter --entity-type topics --add-config retention.ms=1").status == 2
