@@ -111,11 +111,12 @@ connect-chaos: setup ## Kill and pause workers, brokers, databases and sinks of 
 streams-chaos: setup ## Kill everything that a Streams app consists of more often than the suite does: make streams-chaos KILLS=50
 	OTTLA_KILLS=$(or $(KILLS),50) $(LONG_RUN) -s tests/streams/test_kills.py tests/streams/test_cluster.py $(ARGS)
 
-docs: ## Build the documentation as a site, into build/site, with Zensical
+docs: ## Build the documentation as a site, into build/pages/site, with Zensical
 	$(PYTHON) -m venv build/zensical
 	build/zensical/bin/python -m pip install --quiet --disable-pip-version-check zensical==$(ZENSICAL)
-	rm -rf build/site .cache
-	build/zensical/bin/zensical build
+	rm -rf build/pages # with Zensical's cache, which it does not always renew
+	mkdir -p build/pages && cp -r docs mkdocs.yml build/pages
+	cd build/pages && ../zensical/bin/zensical build
 
 clean: ## Remove .venv and every cache
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
