@@ -1,4 +1,4 @@
-"""Spark queries, an app of Streams and a worker of Connect log in over TLS at a broker with access control."""
+"""Spark queries and a worker of Connect log in over TLS at a broker with access control."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,9 +15,8 @@ from ottla.connect.serving import WorkerProcess
 from ottla.connect.worker.runs import TargetState
 from ottla.connect.worker.standalone import ConnectorFile
 from ottla.errors import KafkaError
-from ottla.streams.app import App
 from ottla.testing import LocalBroker
-from tests.streams.apps import is_read, running, wait_until
+from tests.streams.apps import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,27 +67,6 @@ def test_a_query_logs_in_with_the_names_of_java(spark: "SparkSession", secured: 
     secured.create_topic("java-names")
     options = {**name_options(secured.java_settings), "subscribe": "java-names"}
     assert spark.read.format("ottla").options(**options).load().count() == 0
-
-
-def test_an_app_of_streams_logs_in(spark: "SparkSession", secured: LocalBroker, tmp_path: Path) -> None:
-    """With its state server, which has the login from its standard input and not from its command line."""
-    secured.create_topic("said")
-    secured.create_topic("totals")
-    rows = spark.createDataFrame([(word,) for word in ("a", "b", "a")], "value string")
-    rows.write.format("ottla").mode("append").options(**name_options(secured.client_settings), topic="said").save()
-    settings = {name: value for name, value in secured.client_settings.items() if name != "bootstrap.servers"}
-    app = App(
-        "secured-words",
-        bootstrap=secured.bootstrap,
-        master="local[2]",
-        interval_ms=0,
-        state_dir=str(tmp_path),
-        settings=settings,
-    )
-    app.stream("said", value="string").group_by("value").count(name="counts").to("totals")
-    with running(app), closing(Client(secured.client_settings)) as client:
-        wait_until(lambda: is_read(client, "secured-words", ["said"]), app)
-        wait_until(lambda: count(secured, "totals") >= 2, app)
 
 
 def test_a_worker_of_connect_logs_in(spark: "SparkSession", secured: LocalBroker, tmp_path: Path) -> None:
