@@ -28,7 +28,7 @@ from ottla.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.cluster.links import HOST, Entrance, Links
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_MS, PATIENCE_S
 from tests.raw_client import RawClient
 
 SOURCE = Path(ottla.__file__).parents[1]
@@ -40,6 +40,7 @@ DISK_BYTES = 256 << 20
 FILLER = "filler"
 SETTINGS = {
     "zookeeper.session.timeout.ms": str(SESSION_MS),
+    "zookeeper.connection.timeout.ms": str(PATIENCE_MS),
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "0",
