@@ -6,10 +6,12 @@ import struct
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import ottla.testing
 from ottla.errors import ErrorCode
 from ottla.security import scram
 from ottla.server.entrance import AUTHENTICATION_S
@@ -35,6 +37,7 @@ from tests.clients.secured import (
     Certificates,
     port_of,
     secured_broker,
+    settings_of,
 )
 from tests.raw_client import RawClient
 
@@ -343,6 +346,47 @@ def test_certificates_are_changed_by_settings(certificates: Certificates) -> Non
         # A login module cannot be named from afar: CVE-2023-25194.
         attack = 'com.sun.security.auth.module.JndiLoginModule required user.provider.url="ldap://x";'
         assert alter("listener.name.ssl.plain.sasl.jaas.config", attack)[0] == ErrorCode.INVALID_REQUEST
+
+
+def test_a_key_that_is_set_at_run_time_is_encrypted(certificates: Certificates) -> None:
+    # In force at once and after a restart, never described, and in no file of the broker.
+    issued = certificates.issue("broker", hosts=["127.0.0.1", "localhost"])
+    prefix = "listener.name.ssl.ssl.keystore"
+    new = {f"{prefix}.type": "PEM", f"{prefix}.key": issued.key, f"{prefix}.certificate.chain": issued.certificate}
+    first = certificates.issue("broker", hosts=["127.0.0.1", "localhost"])
+    settings: dict[str, Any] = {
+        **settings_of(certificates),
+        "ssl.keystore.key": first.key,
+        "ssl.keystore.certificate.chain": first.certificate,
+    }
+    del settings["ssl.keystore.location"]
+
+    def alter(client: RawClient) -> tuple[int, str | None]:
+        configs = [AlterableConfig(name=name, config_operation=0, value=value) for name, value in new.items()]
+        resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=configs)
+        answer = client.request(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses[0]
+        return answer.error_code, answer.error_message
+
+    with ottla.testing.broker(**settings) as broker, connect(broker, "PLAINTEXT") as client:
+        code, message = alter(client)
+        assert (code, "password.encoder.secret" in str(message)) == (ErrorCode.INVALID_REQUEST, True)
+    settings["password.encoder.secret"] = "key of keys"
+    with ottla.testing.broker(**settings) as broker:
+        before = shake_hands(broker, certificates, "SSL")
+        with connect(broker, "PLAINTEXT") as client:
+            assert alter(client) == (ErrorCode.NONE, None)
+            asked = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=list(new))
+            (described,) = client.request(DescribeConfigsRequest(resources=[asked]), 4).results
+            values = {each.name: each.value for each in described.configs}
+            assert values == {**dict.fromkeys(new), f"{prefix}.type": "PEM"}
+        after = shake_hands(broker, certificates, "SSL")
+        assert after != before
+        broker.restart()
+        assert shake_hands(broker, certificates, "SSL") == after
+        broker.stop()
+        lines = [line for line in issued.key.splitlines() if not line.startswith("---")]
+        for path in Path(broker.directory).rglob("*"):
+            assert path.is_dir() or not any(line.encode() in path.read_bytes() for line in lines), path
 
 
 def test_no_secret_is_described(broker: LocalBroker) -> None:

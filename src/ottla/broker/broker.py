@@ -22,7 +22,7 @@ from ottla.broker.node import Node
 from ottla.broker.participation import Doors, Participation
 from ottla.cluster.auto_creation import AutoTopicCreation
 from ottla.cluster.changes import Change
-from ottla.cluster.configs import apply_run_time_settings, read_run_time_settings
+from ottla.cluster.configs import apply_run_time_settings, find_stored_settings, renew_encryption
 from ottla.cluster.image import Image
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.offline import take_replicas_offline
@@ -195,6 +195,10 @@ class Broker:
             self.ports[listener.name] = await self._listen(self._server, listener)
         await participation.join(self._node, self.ports)
         await self._add_first_users(config, metadata)
+        if config.password_encoder_secret and not self._read_only:
+            renewed = await metadata.change(lambda image: renew_encryption(image, config))
+            if renewed:
+                logger.info("encrypted %d settings with password.encoder.secret", renewed)
         await self._resign_offline()
         coordinators.follow(metadata.image)
         await self._server.open()
@@ -365,9 +369,8 @@ class Broker:
 
     def _follow_settings(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
         """Apply broker settings that were changed in the metadata at once."""
-        if self._node is None or read_run_time_settings(before, self._config) == read_run_time_settings(
-            after, self._config
-        ):
+        stored = find_stored_settings(after, self._config)
+        if self._node is None or find_stored_settings(before, self._config) == stored:
             return
         config = self._node.config = apply_run_time_settings(self._config, after)
         self._node.replication.configure(config, after)

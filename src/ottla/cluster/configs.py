@@ -2,15 +2,16 @@
 
 Broker settings are for one broker, named by its id, or for all brokers, under the empty name. Both override what a
 broker was started with, and only settings that can take effect at once may be changed. A group can have settings before
-it exists. A subscription to client metrics consists of nothing but its settings.
+it exists. A subscription to client metrics consists of nothing but its settings. Passwords and keys among the settings
+of a broker are encrypted in the metadata (`security/passwords.py`).
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from ottla.cluster.changes import ConfigResource, SetConfig
+from ottla.cluster.changes import Change, ConfigResource, SetConfig
 from ottla.cluster.image import Image
 from ottla.cluster.metadata import Decision
 from ottla.cluster.topics import check_topic_configs
@@ -20,6 +21,7 @@ from ottla.config.client_metrics import ClientMetricsConfig
 from ottla.config.security_table import split_listener_key
 from ottla.config.settings import Settings, suggest_name
 from ottla.errors import ErrorCode, KafkaError
+from ottla.security import passwords
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +73,8 @@ def alter_brokers(
 ) -> Decision[None]:
     """Like `alter_topic`, for the broker with this `config` or for all brokers."""
     check_broker(name, config.node_id)
-    before = image.config(ConfigResource.BROKER, name)
+    stored = image.config(ConfigResource.BROKER, name)
+    before = _decrypt(stored, name, config)
     after = _alter({} if replace else before, alterations, BROKER_TABLE, apply_run_time_settings(config, image))
     for key in sorted(after):
         if before.get(key) != after[key]:
@@ -82,9 +85,56 @@ def alter_brokers(
             config.with_run_time_settings(after, this_broker)
         else:
             config.with_run_time_settings(all_brokers, after)
+        texts = {
+            key: stored[key] if before.get(key) == value else _encrypt(image, name, key, value, config)
+            for key, value in after.items()
+        }
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
-    return _decide_changes(ConfigResource.BROKER, name, before, after)
+    if not replace:  # what cannot be decrypted stays, unless it is named
+        named = {alteration.name for alteration in alterations}
+        texts |= {key: text for key, text in stored.items() if key not in before and key not in named}
+    return _decide_changes(ConfigResource.BROKER, name, stored, texts)
+
+
+def renew_encryption(image: Image, config: BrokerConfig) -> Decision[int]:
+    """Encrypt the secrets among the settings of this broker that are not encrypted, or with the old secret.
+
+    Returns their number.
+    """
+    name = str(config.node_id)
+    stored = image.config(ConfigResource.BROKER, name)
+    readable = _decrypt(stored, name, config)
+    changes = [
+        SetConfig(ConfigResource.BROKER, name, key, _encrypt(image, name, key, readable[key], config))
+        for key, text in sorted(stored.items())
+        if key in readable and is_secret(key) and passwords.needs_renewal(config, name, key, text)
+    ]
+    return Decision(list(changes), len(changes))
+
+
+def is_secret(key: str) -> bool:
+    """Whether the value of a broker setting is a password or a key."""
+    of_listener = split_listener_key(key)
+    setting = BROKER_TABLE.get(key if of_listener is None else of_listener.setting)
+    return setting is not None and setting.sensitive
+
+
+def _encrypt(image: Image, broker: str, key: str, value: str, config: BrokerConfig) -> str:
+    return passwords.encrypt(config, image.cluster_id or "", broker, key, value) if is_secret(key) else value
+
+
+def _decrypt(stored: Mapping[str, str], broker: str, config: BrokerConfig) -> Mapping[str, str]:
+    """The settings of a broker in clear text. Those that cannot be decrypted are logged and left out."""
+    if not any(map(passwords.is_encrypted, stored.values())):
+        return stored
+    found = {}
+    for key, text in stored.items():
+        try:
+            found[key] = passwords.decrypt(config, broker, key, text) if is_secret(key) else text
+        except ConfigError as error:
+            logger.error("a setting that was made at run time is ignored: %s", error)
+    return found
 
 
 def alter_group(
@@ -147,12 +197,34 @@ def apply_run_time_settings(config: BrokerConfig, image: Image) -> BrokerConfig:
     return found
 
 
-def read_run_time_settings(image: Image, config: BrokerConfig) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """The settings in the metadata for all brokers, and those for this one."""
+Layers = tuple[Mapping[str, str], Mapping[str, str]]
+
+
+def read_run_time_settings(image: Image, config: BrokerConfig) -> Layers:
+    """The settings in the metadata for all brokers, and those for this one, in clear text."""
+    all_brokers, this_broker = find_stored_settings(image, config)
+    return _decrypt(all_brokers, ALL_BROKERS, config), _decrypt(this_broker, str(config.node_id), config)
+
+
+def find_stored_settings(image: Image, config: BrokerConfig) -> Layers:
+    """The same as they are in the metadata, where secrets are encrypted."""
     return (
         image.config(ConfigResource.BROKER, ALL_BROKERS),
         image.config(ConfigResource.BROKER, str(config.node_id)),
     )
+
+
+def preview(image: Image, config: BrokerConfig, changes: Iterable[Change]) -> BrokerConfig:
+    """The settings of this broker after these changes of its own settings. ConfigError if they do not fit."""
+    all_brokers, this_broker = find_stored_settings(image, config)
+    after = dict(this_broker)
+    for change in changes:
+        if isinstance(change, SetConfig):
+            after.pop(change.key, None)
+            if change.value is not None:
+                after[change.key] = change.value
+    name = str(config.node_id)
+    return config.with_run_time_settings(_decrypt(all_brokers, ALL_BROKERS, config), _decrypt(after, name, config))
 
 
 def check_broker(name: str, broker_id: int) -> None:

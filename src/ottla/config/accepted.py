@@ -213,11 +213,8 @@ log.message.format.version string -
 log.message.timestamp.difference.max.ms long 9223372036854775807
 offsets.commit.required.acks short -1
 password.encoder.cipher.algorithm string AES/CBC/PKCS5Padding
-password.encoder.iterations int 4096
 password.encoder.key.length int 128
 password.encoder.keyfactory.algorithm string -
-password.encoder.old.secret password -
-password.encoder.secret password -
 port int -
 quota.consumer.default long 9223372036854775807
 quota.producer.default long 9223372036854775807

@@ -123,6 +123,19 @@ class SecuritySettings(Settings):
         CLASS, PRINCIPAL_BUILDER, one_of(PRINCIPAL_BUILDER),
         doc="Kafka's own builder only: a Java class cannot be used.",
     )
+    # Secrets that are set while the broker runs
+    password_encoder_secret = Setting(
+        PASSWORD, None,
+        doc="Encrypts passwords and keys that are set while the broker runs. Unset: such settings are refused.",
+    )
+    password_encoder_old_secret = Setting(
+        PASSWORD, None,
+        doc="The last such secret, after a change: what it encrypted is encrypted anew when the broker starts.",
+    )
+    password_encoder_iterations = Setting(
+        INT, 4096, between(1024, 10_000_000),
+        doc="Iterations by which a key is derived from that secret.",
+    )
     allow_anonymous_network = Setting(
         BOOLEAN, False,
         doc="Let `ottla up` listen beyond this machine without authentication and without an authorizer.",

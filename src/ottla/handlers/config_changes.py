@@ -6,14 +6,14 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from ottla.broker.node import Node
-from ottla.cluster.changes import Change, ConfigResource, SetConfig
+from ottla.cluster.changes import Change, ConfigResource
 from ottla.cluster.configs import (
     Alteration,
     alter_brokers,
     alter_client_metrics,
     alter_group,
     alter_topic,
-    read_run_time_settings,
+    preview,
 )
 from ottla.config import ConfigError
 from ottla.config.security_table import LISTENER_PREFIX
@@ -87,14 +87,7 @@ async def _check_listeners(node: Node, changes: Sequence[Change]) -> None:
     """Refuse settings of listeners whose certificates cannot be used, before they are in force."""
     if node.check_listeners is None:
         return
-    all_brokers, this_broker = read_run_time_settings(node.image, node.config)
-    after = dict(this_broker)
-    for change in changes:
-        if isinstance(change, SetConfig):
-            after.pop(change.key, None)
-            if change.value is not None:
-                after[change.key] = change.value
     try:
-        await node.check_listeners(node.config.with_run_time_settings(all_brokers, after))
+        await node.check_listeners(preview(node.image, node.config, changes))
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None

@@ -15,6 +15,7 @@ oauth.py       the mechanism OAUTHBEARER
 key_sets.py    the keys of an OAuth provider
 tokens.py      the secrets of delegation tokens
 jaas.py        the syntax of sasl.jaas.config
+passwords.py   encrypts secrets among the settings that are made while a broker runs
 first_users.py  users that a broker creates when it starts
 failure.py     the exception by which authentication fails
 tls.py         TLS contexts
