@@ -7,8 +7,12 @@ STAMP := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 KERNELS := $(addprefix src/ottla/, records/columns.py pipeline/kernels.py pipeline/packing.py pipeline/memcpy.py pipeline/encoding.py storage/cleaner/kernels.py)
 TYPES := $(VENV)/mypy.txt
+COLLECTED := $(VENV)/.collected
 ZENSICAL := 0.0.73
 LONG_RUN := OTTLA_SAMPLES=full $(RUN)/python -m pytest -p no:cacheprovider -o faulthandler_timeout=0
+
+# Byte code is kept, whatever the environment says: hundreds of processes of a run of the suite import the same files.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all check format bench bench-coordinators bench-cluster bench-spark bench-streams bench-connect bench-all chaos chaos-cluster fuzz churn simulate model soak crash-points spark-chaos connect-chaos streams-chaos docs clean
@@ -37,7 +41,9 @@ demo: setup ## Start a broker and a pipeline on Spark, watch a shop's events go 
 test: setup ## Lint, types and the suite, in parallel: make test ARGS=tests/unit
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check --quiet .
+	@# The first run compiles the tests once, beside the types, and not in each of its processes.
 	@$(RUN)/mypy >$(TYPES) 2>&1 & types=$$!; \
+		test -e $(COLLECTED) || { $(RUN)/python -m pytest --collect-only -qq >/dev/null; touch $(COLLECTED); }; \
 		$(RUN)/python -m pytest -n auto $(ARGS); suite=$$?; \
 		wait $$types; types=$$?; cat $(TYPES); test $$suite -eq 0 && test $$types -eq 0
 

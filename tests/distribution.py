@@ -1,8 +1,10 @@
 """How pytest-xdist divides the suite among its worker processes.
 
 A worker takes whole files. Tests that share something expensive form a group, and a group runs in one worker: its tests
-share one Spark session or one Apache Kafka, however many workers there are. Groups take longest, so they are handed out
-first. The workers know which fixtures a test uses, the process that schedules them does not: they tell it by a file.
+share one Spark session or one Apache Kafka, however many workers there are. Tests that use Spark are two groups,
+because one of them would take longer than everything else together. Groups take longest, so they are handed out first;
+the last are the many short files of `tests/unit`. The workers know which fixtures a test uses, the process that
+schedules them does not: they tell it by a file.
 """
 
 import json
@@ -21,13 +23,15 @@ if TYPE_CHECKING:
 
 FIXTURES = {"spark": "spark", "kafka_tools": "kafka"}
 """Expensive fixture -> the group of the tests that use it; the first that fits."""
+STREAMS = ("tests/streams/", "tests/unit/streams/")
+"""Folders whose tests with Spark are a group of their own."""
 FILES = {
     "tests/spark/test_cluster.py": "java",
     "tests/spark/test_demo.py": "java",
     "tests/spark/test_kills.py": "java",
 }
 """Files that start JVMs of their own, one after the other, so that memory suffices."""
-GROUPS = ("spark", "kafka", "java")
+GROUPS = ("spark", "streams", "kafka", "java")
 WORKERS_PER_CORE = 2
 """Tests that use clients, Spark or Apache Kafka mostly wait."""
 WORKERS_MAX = 8
@@ -99,5 +103,7 @@ def read_groups(directory: Path) -> dict[str, str]:
 
 def group_of(file: str, fixtures: Collection[str]) -> str | None:
     """The group of a test, by its file's path in the project and its fixtures; None for most."""
-    found = (group for fixture, group in FIXTURES.items() if fixture in fixtures)
-    return FILES.get(file) or next(found, None)
+    found = next((group for fixture, group in FIXTURES.items() if fixture in fixtures), None)
+    if found == "spark" and file.startswith(STREAMS):
+        return "streams"
+    return FILES.get(file) or found

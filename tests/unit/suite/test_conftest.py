@@ -8,19 +8,43 @@ import sys
 import threading
 from pathlib import Path
 
-from tests.conftest import BUDGETS, SEED, TESTS, folder_of, over_budget, still_running
+from tests.conftest import (
+    BUDGETS,
+    SEED,
+    TESTS,
+    count_cpu_seconds,
+    describe_cost,
+    folder_of,
+    over_budget,
+    still_running,
+)
 from tests.patience import PATIENCE_S
 
 
 def test_a_folder_over_its_budget_is_named() -> None:
     # A folder over its budget, or without one, gives a line. A folder within its budget gives none.
-    assert over_budget({"unit": 11.0}, {"unit": 10}) == [
-        "tests/unit took 11 s, and its budget is 10 s on two quiet cores"
-    ]
+    assert over_budget({"unit": 11.0}, {"unit": 10}) == ["tests/unit took 11 s of CPU, and its budget is 10 s"]
     assert over_budget({"unit": 9.0}, {"unit": 10}) == []
     assert over_budget({"attic": 0.1}, {"unit": 10}) == [
         "tests/attic has no time budget: give it one in tests/conftest.py"
     ]
+
+
+def test_the_cost_of_each_folder_is_one_line() -> None:
+    assert describe_cost({"unit": 11.4, "spark": 2.0}, {"unit": 10, "spark": 3}) == (
+        "CPU seconds by folder, of its budget: spark 2 of 3, unit 11 of 10; together 13"
+    )
+
+
+def test_processor_time_of_children_counts_while_they_run_and_afterwards() -> None:
+    # The child works until it has spent as much as it must.
+    work = "import time\nwhile time.process_time() < 0.5: pass\nprint(flush=True)\ninput()"
+    before = count_cpu_seconds()
+    with subprocess.Popen([sys.executable, "-c", work], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None and child.stdout.readline()
+        assert count_cpu_seconds() >= before + 0.45
+        child.communicate(b"\n")
+    assert count_cpu_seconds() >= before + 0.45
 
 
 def test_every_folder_has_a_budget() -> None:
@@ -103,6 +127,7 @@ def test_a_parallel_run_shares_its_seed_and_fails_for_what_its_workers_leave_beh
     assert "2 passed, 3 skipped" in output
     assert "seed: OTTLA_SEED=77" in output
     assert re.search(r"^FAILED process \d+ was left running by test_nested.py$", output, re.MULTILINE), output
+    assert re.search(r"^CPU seconds by folder, of its budget: \S+ \d+ of", output, re.MULTILINE), output
     assert re.search(r"^skipped: 3 tests need kcat \(kcat is not installed\)$", output, re.MULTILINE), output
 
 
