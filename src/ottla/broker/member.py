@@ -139,7 +139,7 @@ class Member:
         if config.endpoints.inter_broker.protocol != "PLAINTEXT":
             from ottla.replication.peer_login import PeerLogin  # most clusters have none
 
-            self._login = await doors.offload(PeerLogin, config, random, doors.offload)
+            self._login = await doors.offload(PeerLogin, config, random, doors.offload, doors.clock.now_ms)
         self._membership = Membership(self._store, config.node_id, self._directory_ids, random, doors.offload)
         metadata = self._metadata = Metadata(self._membership.log, random, on_failure=doors.fail)
         copy = self._copy = LocalCopy(

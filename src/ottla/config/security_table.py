@@ -103,6 +103,10 @@ class SecuritySettings(Settings):
         PASSWORD, None, mode=PER_BROKER,
         doc="The trusted certificates, PEM, instead of a file.",
     )
+    ssl_crl_location = Setting(
+        STRING, None,
+        doc="File with lists of revoked certificates (CRL), PEM. With it a certificate needs a list of its authority.",
+    )
     ssl_allow_dn_changes = Setting(
         BOOLEAN, False,
         doc="Whether a certificate that is loaded while the broker runs may have another distinguished name.",
@@ -166,7 +170,7 @@ class SecuritySettings(Settings):
     )
     sasl_mechanism_inter_broker_protocol = Setting(
         STRING, "GSSAPI", one_of("GSSAPI", *MECHANISMS),
-        doc="Mechanism by which brokers authenticate with each other: PLAIN or SCRAM.",
+        doc="Mechanism by which brokers authenticate with each other: PLAIN, SCRAM or OAUTHBEARER.",
     )
     sasl_jaas_config = Setting(
         PASSWORD, None,
@@ -210,7 +214,7 @@ class SecuritySettings(Settings):
     sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms = Setting(LONG, 10_000, at_least(0), doc="Longest such pause.")
     sasl_oauthbearer_allowed_urls = Setting(
         LIST, (),
-        doc="URLs that the broker may read keys from. It is a system property in Kafka, whose name is accepted too.",
+        doc="URLs that keys and tokens may come from. It is a system property in Kafka, whose name is accepted too.",
     )
     sasl_oauthbearer_expected_issuer = Setting(STRING, None, doc="Issuer (iss) that tokens must have.")
     sasl_oauthbearer_expected_audience = Setting(
@@ -223,6 +227,16 @@ class SecuritySettings(Settings):
     )
     sasl_oauthbearer_scope_claim_name = Setting(STRING, "scope", doc="Claim with the scopes of a token.")
     sasl_oauthbearer_sub_claim_name = Setting(STRING, "sub", doc="Claim with the name of the user.")
+    sasl_oauthbearer_token_endpoint_url = Setting(
+        STRING, None,
+        doc="Where this broker gets the token by which it enters others: https or file URL, an allowed one.",
+    )
+    sasl_oauthbearer_client_credentials_client_id = Setting(
+        STRING, None,
+        doc="Client id of this broker at the token endpoint. The login module may have it too (clientId).",
+    )
+    sasl_oauthbearer_client_credentials_client_secret = Setting(PASSWORD, None, doc="Secret of that client.")
+    sasl_oauthbearer_scope = Setting(STRING, None, doc="Scope that the token endpoint is asked for.")
     # Delegation tokens
     delegation_token_secret_key = Setting(
         PASSWORD, None,

@@ -1,16 +1,18 @@
 """How this broker enters the inter-broker listener of another one: TLS, and SASL with its own name and password.
 
-Name and password are those of the login module of the inter-broker listener. A login that ends after some time
-(connections.max.reauth.ms) is renewed before it does.
+Name and password are those of the login module of the inter-broker listener; with OAUTHBEARER a token takes their place
+(`security/bearer.py`). A login that ends after some time (connections.max.reauth.ms, the end of a token) is renewed
+before it does.
 """
 
 import asyncio
 import logging
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
 from ottla.config import BrokerConfig, ConfigError
-from ottla.config.security_table import LISTENER_PREFIX
+from ottla.config.security_table import LISTENER_PREFIX, MECHANISMS
 from ottla.errors import ErrorCode
 from ottla.security import scram
 from ottla.security.failure import AuthenticationFailed
@@ -25,6 +27,8 @@ from ottla.wire.peer import PeerConnection, PeerUnavailable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ottla.security.bearer import BearerTokens
+
 LOGIN_S = 10.0
 RENEWAL_SHARE = 0.85
 """Share of the time of a login after which it is renewed."""
@@ -33,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 class PeerLogin:
-    def __init__(self, config: BrokerConfig, random: Random, offload: Offload) -> None:
+    def __init__(self, config: BrokerConfig, random: Random, offload: Offload, now_ms: Callable[[], int]) -> None:
         """It reads files. ConfigError names the setting that is wrong."""
         listener = config.endpoints.inter_broker
         self._config = config.of_listener(listener.name)
@@ -48,15 +52,20 @@ class PeerLogin:
             self._load()
         self._mechanism = ""
         self._options: Mapping[str, str] = {}
+        self._tokens: BearerTokens | None = None
         if listener.protocol.startswith("SASL_"):
             self._mechanism = self._config.sasl_mechanism_inter_broker_protocol
-            if self._mechanism not in ("PLAIN", *scram.HASHES):
+            if self._mechanism not in MECHANISMS:
                 raise ConfigError(
-                    f"sasl.mechanism.inter.broker.protocol: {self._mechanism} is not supported; choose PLAIN or SCRAM"
+                    f"sasl.mechanism.inter.broker.protocol: {self._mechanism} is not supported; choose one of "
+                    f"{', '.join(MECHANISMS)}"
                 )
             module = read_module(config, listener.name, self._mechanism)
             self._options = {} if module is None else module.options
-            if not self._options.get("username") or not self._options.get("password"):
+            if self._mechanism == "OAUTHBEARER":
+                own = config.of_listener(listener.name, self._mechanism)
+                self._tokens = _read_token_source(own, self._options, now_ms)
+            elif not self._options.get("username") or not self._options.get("password"):
                 key = f"{self._prefix}{self._mechanism.lower()}.sasl.jaas.config"
                 raise ConfigError(f"{key}: it needs username and password, by which this broker enters the others")
 
@@ -104,6 +113,8 @@ class PeerLogin:
         )
         if answer.error_code:
             raise AuthenticationFailed(f"{ErrorCode(answer.error_code).name}, it has {', '.join(answer.mechanisms)}")
+        if self._tokens is not None:
+            return await self._show_token(connection, await self._offload(self._tokens.find))
         name, password = self._options["username"], self._options["password"]
         if self._mechanism == "PLAIN":
             return (await self._send(connection, f"\0{name}\0{password}".encode())).session_lifetime_ms
@@ -120,6 +131,13 @@ class PeerLogin:
         conversation.check(bytes(last.auth_bytes))
         return last.session_lifetime_ms
 
+    async def _show_token(self, connection: PeerConnection, token: str) -> int:
+        answer = await self._send(connection, f"n,,\x01auth=Bearer {token}\x01\x01".encode())
+        if answer.auth_bytes:  # RFC 7628: why it was refused; the next message ends the attempt
+            await self._send(connection, b"\x01")
+            raise AuthenticationFailed("the other broker does not accept the token")
+        return answer.session_lifetime_ms
+
     async def _send(self, connection: PeerConnection, token: bytes) -> SaslAuthenticateResponse:
         answer: SaslAuthenticateResponse = await connection.request(
             SaslAuthenticateRequest(auth_bytes=token), timeout_s=LOGIN_S
@@ -127,3 +145,9 @@ class PeerLogin:
         if answer.error_code:
             raise AuthenticationFailed(answer.error_message or ErrorCode(answer.error_code).name)
         return answer
+
+
+def _read_token_source(config: BrokerConfig, options: "Mapping[str, str]", now_ms: Callable[[], int]) -> "BearerTokens":
+    from ottla.security.bearer import BearerTokens  # few clusters need it
+
+    return BearerTokens(config, options, now_ms)

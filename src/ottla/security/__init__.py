@@ -13,6 +13,8 @@ plain.py       the mechanism PLAIN
 scram.py       the mechanisms SCRAM-SHA-256 and SCRAM-SHA-512, both sides
 oauth.py       the mechanism OAUTHBEARER
 key_sets.py    the keys of an OAuth provider
+providers.py   what a broker asks an OAuth provider for
+bearer.py      the tokens by which this broker enters others
 tokens.py      the secrets of delegation tokens
 jaas.py        the syntax of sasl.jaas.config
 passwords.py   encrypts secrets among the settings that are made while a broker runs

@@ -1,27 +1,24 @@
 """The keys of an OAuth provider (JWKS), from a file or an https URL that the settings allow.
 
 Keys are fetched again after a while, and when a token names a key that is not among them, but not more often than the
-pause after a failure: whoever sends tokens cannot make the broker ask the provider all the time. Redirects are not
-followed, and an answer has a limit. The last keys stay while new ones cannot be had.
+pause after a failure: whoever sends tokens cannot make the broker ask the provider all the time. The last keys stay
+while new ones cannot be had.
 """
 
 import asyncio
 import json
 import logging
-import urllib.error
-import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ottla.config import BrokerConfig, ConfigError
+from ottla.security.providers import Provider
 from ottla.system.threads import Offload
 
 if TYPE_CHECKING:
     from jwt import PyJWK
 
-ANSWER_BYTES_MAX = 1 << 20
 KEYS_MAX = 1000
-TIMEOUT_S = 10.0
 UNKNOWN_KEY_PAUSE_S = 10.0
 SETTING = "sasl.oauthbearer.jwks.endpoint.url"
 
@@ -36,38 +33,34 @@ token by the text of a public key."""
 logger = logging.getLogger(__name__)
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
-        return None
-
-
 class KeySet:
-    def __init__(self, config: BrokerConfig, now_ms: Callable[[], int], offload: Offload) -> None:
-        """A file is read now, so call it in a thread. ConfigError if the URL is not allowed."""
-        url = config.sasl_oauthbearer_jwks_endpoint_url
-        if not url:
-            raise ConfigError(f"{SETTING}: OAUTHBEARER needs the keys of the provider, a file: or https: URL")
-        if url not in config.sasl_oauthbearer_allowed_urls:  # CVE-2025-27817
-            raise ConfigError(f"{SETTING}: {url} is not among sasl.oauthbearer.allowed.urls")
-        if not url.startswith(("https://", "http://", "file:/")):
-            raise ConfigError(f"{SETTING}: {url} is not a file: or https: URL")
-        self._url = url
+    def __init__(
+        self,
+        config: BrokerConfig,
+        now_ms: Callable[[], int],
+        offload: Offload,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        """A file is read now, so call it in a thread. ConfigError if the URL is not allowed.
+
+        `options` are those of the login module: ssl.* of https.
+        """
+        self._provider = Provider(SETTING, config.sasl_oauthbearer_jwks_endpoint_url, config, options or {})
         self._now_ms = now_ms
         self._offload = offload
         self._refresh_ms = config.sasl_oauthbearer_jwks_endpoint_refresh_ms
         self._pause_ms = config.sasl_oauthbearer_jwks_endpoint_retry_backoff_ms
         self._pause_ms_max = config.sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms
-        self._timeout_s = (config.sasl_login_read_timeout_ms or TIMEOUT_S * 1000) / 1000
         self._keys: dict[str, PyJWK] = {}
         self._fetched_at_ms: int | None = None
         self._next_at_ms = 0
         self._failures = 0
         self._fetching: asyncio.Future[Any] | None = None
-        if url.startswith("file:"):
+        if self._provider.is_file:
             try:
                 self._take(self._fetch())
             except (OSError, ValueError) as error:
-                raise ConfigError(f"{SETTING}: {url}: {error}") from None
+                raise ConfigError(f"{SETTING}: {self._provider.url}: {error}") from None
 
     async def find(self, key_id: str | None) -> "PyJWK | None":
         """The key with this id, or the only key if a token names none."""
@@ -96,16 +89,11 @@ class KeySet:
         except (OSError, ValueError, asyncio.CancelledError) as error:
             self._failures += 1
             self._next_at_ms = now + min(self._pause_ms << min(self._failures, 20), self._pause_ms_max)
-            logger.error("the keys of the OAuth provider stay as they are: %s: %s", self._url, error)
+            logger.error("the keys of the OAuth provider stay as they are: %s: %s", self._provider.url, error)
 
     def _fetch(self) -> bytes:
         """The text of the key set. It waits for a file or a server: call it in a thread."""
-        opener = urllib.request.build_opener(_NoRedirects)
-        with opener.open(self._url, timeout=self._timeout_s) as answer:
-            data: bytes = answer.read(ANSWER_BYTES_MAX + 1)
-        if len(data) > ANSWER_BYTES_MAX:
-            raise ValueError(f"more than {ANSWER_BYTES_MAX} bytes")
-        return data
+        return self._provider.ask()
 
     def _take(self, data: bytes) -> None:
         from jwt import PyJWK, PyJWTError

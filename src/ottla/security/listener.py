@@ -158,7 +158,9 @@ def _build_sasl(
     if "OAUTHBEARER" in mechanisms:
         from ottla.security.oauth import OAuthValidator  # few brokers need it
 
-        oauth = OAuthValidator(config.of_listener(listener.name, "OAUTHBEARER"), now_ms, offload)
+        login = read_module(config, listener.name, "OAUTHBEARER")
+        own = config.of_listener(listener.name, "OAUTHBEARER")
+        oauth = OAuthValidator(own, now_ms, offload, None if login is None else login.options)
     return ListenerSasl(
         mechanisms,
         credentials,

@@ -7,7 +7,7 @@ of the provider and an algorithm of that key's type; times, issuer and audience 
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.config import BrokerConfig
@@ -28,8 +28,15 @@ _BEARER = re.compile(r"(?i:bearer) +([-_.A-Za-z0-9]+=*)")
 class OAuthValidator:
     """A `TokenValidator` of `security/sasl.py`."""
 
-    def __init__(self, config: BrokerConfig, now_ms: Callable[[], int], offload: Offload) -> None:
-        self._keys = KeySet(config, now_ms, offload)
+    def __init__(
+        self,
+        config: BrokerConfig,
+        now_ms: Callable[[], int],
+        offload: Offload,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        """`options` are those of the login module of the listener."""
+        self._keys = KeySet(config, now_ms, offload, options)
         self._now_ms = now_ms
         self._issuer = config.sasl_oauthbearer_expected_issuer
         self._audiences = frozenset(config.sasl_oauthbearer_expected_audience)

@@ -71,7 +71,8 @@ def read_trust_store(config: BrokerConfig, prefix: str = "") -> str | None:
 
 def find_files(config: BrokerConfig) -> tuple[str, ...]:
     """The files of the stores, which are read again when they change."""
-    return tuple(path for path in (config.ssl_keystore_location, config.ssl_truststore_location) if path is not None)
+    paths = config.ssl_keystore_location, config.ssl_truststore_location, config.ssl_crl_location
+    return tuple(path for path in paths if path is not None)
 
 
 def stat_files(paths: tuple[str, ...]) -> tuple[object, ...]:

@@ -37,6 +37,7 @@ def build_server_context(config: BrokerConfig, prefix: str, client_auth: str) ->
             # Java would trust every public authority, which would let in whoever has a certificate of any web site.
             raise ConfigError(f"{prefix}ssl.truststore.location: ssl.client.auth={client_auth} needs a trust store")
         _trust(context, trusted, f"{prefix}ssl.truststore")
+        _check_revocation(context, config, prefix)
         context.options |= ssl.OP_NO_TICKET  # every connection shows its certificate
     context.verify_mode = _VERIFY[client_auth]
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
@@ -52,6 +53,7 @@ def build_client_context(config: BrokerConfig, prefix: str) -> ssl.SSLContext:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     else:
         _trust(context, trusted, f"{prefix}ssl.truststore")
+    _check_revocation(context, config, prefix)
     keys = read_key_store(config, prefix)
     if keys is not None:
         _load_keys(context, keys, f"{prefix}ssl.keystore")
@@ -99,6 +101,26 @@ def _trust(context: ssl.SSLContext, certificates: str, setting: str) -> None:
         context.load_verify_locations(cadata=certificates)
     except (ssl.SSLError, ValueError):
         raise ConfigError(f"{setting}: it has no usable certificate") from None
+
+
+def _check_revocation(context: ssl.SSLContext, config: BrokerConfig, prefix: str) -> None:
+    """Refuse certificates that their authority has revoked, and those whose authority has no list in the file."""
+    path = config.ssl_crl_location
+    if path is None:
+        return
+    trusted = context.cert_store_stats()["x509"]
+    try:
+        context.load_verify_locations(cafile=path)
+    except ssl.SSLError:
+        raise ConfigError(f"{prefix}ssl.crl.location: {path} has no usable list of revoked certificates") from None
+    except OSError as error:
+        raise ConfigError(f"{prefix}ssl.crl.location: {path}: {error.strerror or error}") from None
+    found = context.cert_store_stats()
+    if found["x509"] != trusted:
+        raise ConfigError(f"{prefix}ssl.crl.location: {path} has certificates, which would be trusted; move them away")
+    if not found["crl"]:
+        raise ConfigError(f"{prefix}ssl.crl.location: {path} has no list of revoked certificates")
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
 @contextmanager
