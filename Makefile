@@ -15,7 +15,7 @@ LONG_RUN := OTTLA_SAMPLES=full $(RUN)/python -m pytest -p no:cacheprovider -o fa
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check format bench bench-coordinators bench-cluster bench-spark bench-streams bench-connect bench-all chaos chaos-cluster fuzz churn simulate model soak crash-points spark-chaos connect-chaos streams-chaos docs clean
+.PHONY: help setup demo test test-all check format bench bench-coordinators bench-cluster bench-spark bench-streams bench-connect bench-all chaos chaos-cluster fuzz churn simulate model soak crash-points spark-chaos connect-chaos streams-chaos packages docs clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -116,6 +116,10 @@ connect-chaos: setup ## Kill and pause workers, brokers, databases and sinks of 
 
 streams-chaos: setup ## Kill everything that a Streams app consists of more often than the suite does: make streams-chaos KILLS=50
 	OTTLA_KILLS=$(or $(KILLS),50) $(LONG_RUN) -s tests/streams/test_kills.py tests/streams/test_cluster.py $(ARGS)
+
+packages: setup ## Build the wheels and source archives, into build/dist; the same sources give the same bytes
+	$(RUN)/python -m hatchling build -d build/dist
+	cd packages/kafka-tools && $(abspath $(RUN))/python -m hatchling build -d $(abspath build/dist)
 
 docs: ## Build the documentation as a site, into build/pages/site, with Zensical
 	$(PYTHON) -m venv build/zensical

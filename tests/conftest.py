@@ -42,6 +42,7 @@ BUDGETS = {
     "spark": 620,
     "streams": 170,
     "connect": 60,
+    "packages": 20,
 }
 STRICT = os.environ.get("OTTLA_BUDGET") == "strict"
 
