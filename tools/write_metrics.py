@@ -32,18 +32,29 @@ scrape_configs:
       - targets: ["localhost:9308"]
 ```
 
-Names are those that the JMX exporter gives to Kafka's metrics, so dashboards and alerts for Kafka find most of what
-they look for. Metrics that Kafka does not have begin with `ottla_`, and those of the process with `process_` (Linux
-only).
+Names are those that the JMX exporter gives to Kafka's metrics, and those of kafka_exporter (`kafka_consumergroup_*`,
+`kafka_topic_*`), so dashboards and alerts for Kafka find most of what they look for. Other metrics begin with `ottla_`,
+and those of the process with `process_` (Linux only).
 
 - Topic metrics have one series for each topic, and one without a label, which is their sum, as in Kafka. Sum over one
   kind only: `sum(rate(kafka_server_brokertopicmetrics_bytesin_total{topic!=""}[1m]))`. The sum never decreases, not
   even when a topic is deleted.
 - Kafka's `totaltimems` is a summary; here it is a histogram, so quantiles can be computed over many brokers:
   `histogram_quantile(0.99, sum by (le, request) (rate(kafka_network_requestmetrics_totaltimems_bucket[1m])))`.
+- What kafka_exporter tells once for a whole cluster is told by one broker each: partitions by their leader, groups by
+  their coordinator, `kafka_brokers`, `kafka_broker_info` and `kafka_topic_partitions` by the controller. Sums over all
+  brokers count everything once.
+- The lag of a group is computed when the page is asked for, and costs nothing otherwise. `kafka_consumergroup_lag`
+  counts records up to the high watermark, transaction markers included. `ottla_consumergroup_lag_seconds` is the age
+  of the first record that the group has not read, by the record's timestamp; it is 0 if the group has read everything,
+  however old that is. It is missing for partitions without a replica on the coordinator of the group.
+- The times of a request add up as in Kafka: `requestqueuetimems`, `localtimems` and `remotetimems` are parts of
+  `totaltimems`. A broker has one event loop: `ottla_loop_delay_ms` says how late it comes to new work, and the two
+  `avgidle_percent` are the same number, from 0 (busy) to 1.
 - The number of series is bounded. Labels hold only names that the broker accepted or gave: topics that exist, its
   listeners, its APIs, Kafka's error codes. At most `metrics.topics.max` topics and `metrics.partitions.max` partitions
-  (1000 each; 0 switches them off) have series of their own, the oldest first; the `_left_out` metrics count the others.
+  (1000 each; 0 switches them off) have series of their own, the oldest first, and so have at most `metrics.groups.max`
+  groups (1000) with `metrics.offsets.max` committed offsets (5000); the `_left_out` metrics count the others.
   Requests and errors appear with their first occurrence. What clients name themselves is bounded too: client ids with
   quotas (`metrics.quotas.max`), and the metrics that clients push (10,000 series, 1,000 of one client; names are cut).
 - A broker with a metrics port asks clients for their own metrics (KIP-714), if a subscription says so:

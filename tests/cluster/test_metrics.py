@@ -2,10 +2,10 @@
 
 from urllib.request import urlopen
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 import ottla.testing
-from ottla.testing.local_cluster import ClusterBroker, wait_until
+from ottla.testing.local_cluster import ClusterBroker, LocalCluster, wait_until
 from tests.exposition import Exposition
 from tests.patience import PATIENCE_S
 
@@ -26,6 +26,29 @@ def add(brokers: list[ClusterBroker], name: str) -> float:
     return sum(read(broker, name) for broker in brokers)
 
 
+def check_lag(cluster: LocalCluster) -> None:
+    """The coordinator of a group reports its lag in every partition, also where it has no replica itself."""
+    cluster.create_topic("scattered", partitions=3, replication_factor=1)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for partition in range(3):
+        producer.produce("scattered", b"x", partition=partition)
+        producer.produce("scattered", b"y", partition=partition)
+    assert producer.flush(PATIENCE_S) == 0
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "readers"})
+    try:
+        consumer.commit(offsets=[TopicPartition("scattered", each, 1) for each in range(3)], asynchronous=False)
+    finally:
+        consumer.close()
+
+    def find_lags() -> list[tuple[str, float]]:
+        name = "kafka_consumergroup_lag"
+        found = [family for each in cluster.brokers if (family := metrics(each).families.get(name)) is not None]
+        samples = [sample for family in found for sample in family.samples.items()]
+        return sorted((dict(labels)["partition"], lag) for (_, labels), lag in samples)
+
+    wait_until(lambda: find_lags() == [("0", 1), ("1", 1), ("2", 1)])
+
+
 def test_trouble_and_its_end_are_in_the_metrics() -> None:
     with ottla.testing.cluster(brokers=3, metrics_port=0) as cluster:
         cluster.create_topic("orders", partitions=3, **{"min.insync.replicas": 2})
@@ -42,13 +65,17 @@ def test_trouble_and_its_end_are_in_the_metrics() -> None:
         lags = metrics(lost).find_label_values("kafka_server_fetcherlagmetrics_consumerlag", "topic")
         assert lags == {"orders"}, "one series for each replica that follows"
 
+        before = add(others, "ottla_leader_elections_total")
         lost.kill()
         wait_until(lambda: add(others, f"{REPLICAS}_underreplicatedpartitions") == 3)
         assert add(others, f"{REPLICAS}_atminisrpartitioncount") == 3
         assert add(others, f"{REPLICAS}_underminisrpartitioncount") == 0
         assert add(others, f"{REPLICAS}_leadercount") == 3
+        assert add(others, "ottla_leader_elections_total") > before, "others lead what the lost broker led"
+        assert add(others, "kafka_controller_controllerstats_uncleanleaderelections_total") == 0
 
         lost.restart()
         wait_until(lambda: add(cluster.brokers, f"{REPLICAS}_underreplicatedpartitions") == 0)
         assert add(others, f"{REPLICAS}_isrexpands_total") >= 3
         assert add(cluster.brokers, "kafka_controller_kafkacontroller_offlinepartitionscount") == 0
+        check_lag(cluster)

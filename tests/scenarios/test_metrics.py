@@ -9,7 +9,17 @@ from http.client import HTTPConnection
 import pytest
 
 from ottla.errors import ErrorCode
-from ottla.observability.catalogue import CLIENT_GAUGE, CLIENT_SUM, FAMILIES, REPLICA_LAG
+from ottla.observability.catalogue import (
+    CLIENT_GAUGE,
+    CLIENT_SUM,
+    EXPIRED_LOGINS,
+    FAILED_LOGINS,
+    FAILED_LOGINS_AGAIN,
+    FAMILIES,
+    LOGINS,
+    LOGINS_AGAIN,
+    REPLICA_LAG,
+)
 from ottla.observability.logs import LineFormatter, set_level
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
@@ -29,8 +39,10 @@ from tests.scenarios.transactional_producer import TransactionalProducer
 
 TOPICS = "kafka_server_brokertopicmetrics"
 REQUESTS = "kafka_network_requestmetrics"
-SHOWN_ELSEWHERE = (REPLICA_LAG, CLIENT_GAUGE, CLIENT_SUM)
-"""Followers are in tests/cluster/test_metrics.py, pushed metrics in tests/clients/test_telemetry.py."""
+LOGIN_METRICS = (LOGINS, FAILED_LOGINS, LOGINS_AGAIN, FAILED_LOGINS_AGAIN, EXPIRED_LOGINS)
+SHOWN_ELSEWHERE = (REPLICA_LAG, CLIENT_GAUGE, CLIENT_SUM, *LOGIN_METRICS)
+"""Followers are in tests/cluster/test_metrics.py, pushed metrics in tests/clients/test_telemetry.py, logins in
+tests/scenarios/test_login_metrics.py."""
 
 
 @pytest.fixture
@@ -54,6 +66,17 @@ def metrics(broker: LocalBroker) -> Exposition:
     status, content_type, text = get(broker, "/metrics")
     assert (status, content_type) == (200, "text/plain; version=0.0.4; charset=utf-8")
     return Exposition(text)
+
+
+def commit(client: RawClient, group: str, topic: str, *offsets: int) -> None:
+    """Commit an offset in each partition of a topic."""
+    partitions = [
+        OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
+        for index, offset in enumerate(offsets)
+    ]
+    topics = [OffsetCommitRequestTopic(name=topic, partitions=partitions)]
+    answer = client.request(OffsetCommitRequest(group_id=group, topics=topics), 8)
+    assert {each.error_code for found in answer.topics for each in found.partitions} == {0}
 
 
 def test_groups_are_counted(watched: LocalBroker) -> None:
@@ -110,6 +133,7 @@ def test_the_broker_has_exactly_the_metrics_of_the_catalogue(watched: LocalBroke
     with connect(watched) as client:
         client.request(DeleteTopicsRequest(topics=[DeleteTopicState(name="gone")], timeout_ms=PATIENCE_MS), 6)
         client.fetch("orders", 0, append(client, "orders", b"x"))
+        commit(client, "readers", "orders", 0)
         client.produce("nowhere", 0, make_batch(b"x"))
     found = metrics(watched).families
     assert {(each.name, each.kind, each.help) for each in found.values()} == {
@@ -192,6 +216,18 @@ def test_requests_are_counted_by_version_and_timed(watched: LocalBroker) -> None
     assert read.value(f"{REQUESTS}_totaltimems_bucket", request="Fetch", le="100") == 0
     assert read.value(f"{REQUESTS}_totaltimems_bucket", request="Fetch", le="10000") == 1
     assert read.value(f"{REQUESTS}_totaltimems_sum", request="Fetch") > 100
+    assert read.value(f"{REQUESTS}_remotetimems_sum", request="Fetch") > 100
+    assert read.value(f"{REQUESTS}_remotetimems_bucket", request="Fetch", le="100") == 0
+    for part in ("requestqueuetimems", "localtimems", "remotetimems"):  # each request has all three, be they 0
+        assert read.value(f"{REQUESTS}_{part}_count", request="Fetch") == 1
+        assert read.value(f"{REQUESTS}_{part}_count", request="ApiVersions") == before + 3
+    parts = [read.value(f"{REQUESTS}_{part}_sum", request="Fetch") for part in ("requestqueuetimems", "localtimems")]
+    whole = sum(parts) + read.value(f"{REQUESTS}_remotetimems_sum", request="Fetch")
+    assert whole == pytest.approx(read.value(f"{REQUESTS}_totaltimems_sum", request="Fetch"))
+    local, total = (
+        read.value(f"{REQUESTS}_{part}_sum", request="ApiVersions") for part in ("localtimems", "totaltimems")
+    )
+    assert local == pytest.approx(total)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
     assert read.value(f"{REQUESTS}_errors_total", request="DeleteTopics", error=error) == 1
 

@@ -168,6 +168,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.cluster.local_copy": "writes behind the replay, which waits for no disk",
             "ottla.cluster.connection": "opens a new session when the last one has expired",
             "ottla.server.connection": "the task of the request a connection is waiting for",
+            "ottla.observability.endpoint": "asks other brokers for a part of a page, until its reader is gone",
             "ottla.server.handshakes": "the TLS handshakes that are in progress",
             "ottla.server.sending": "the task that reads a cold range for the connection's writer",
             "ottla.coordinators.runtime": "the writers of its shards",

@@ -31,6 +31,7 @@ from ottla.config import BrokerConfig, Listener
 from ottla.config.overrides import parse_connection_limits
 from ottla.coordinators.assembly import Coordinators
 from ottla.observability.endpoint import PageServer
+from ottla.observability.loop_watch import LoopWatch
 from ottla.observability.pages import build_pages
 from ottla.quotas.quotas import Quotas
 from ottla.replication.assembly import Replication
@@ -45,7 +46,7 @@ from ottla.storage.directories import DataDirectory, FailedDirectory
 from ottla.storage.files import Disk, RealDisk
 from ottla.storage.overlay import OverlayDisk
 from ottla.system.background import Background, Job
-from ottla.system.clock import Clock, WallClock
+from ottla.system.clock import Clock, WallClock, thread_seconds
 from ottla.system.threads import Offload, Threads
 from ottla.telemetry.telemetry import Telemetry
 
@@ -129,6 +130,7 @@ class Broker:
         self._server: Server | None = None
         self._securities: list[ListenerSecurity] = []
         self._endpoint: PageServer | None = None
+        self._loop_watch: LoopWatch | None = None
         self._stopping = False
         self._node: Node | None = None
         self._quotas: Quotas
@@ -204,7 +206,8 @@ class Broker:
         await self._server.open()
         await participation.serve()
         if config.metrics_port is not None:
-            self._endpoint = PageServer(build_pages(self._node, self._server, lambda: self._stopping))
+            watch = self._loop_watch = LoopWatch(asyncio.get_running_loop().time, thread_seconds)
+            self._endpoint = PageServer(build_pages(self._node, self._server, watch, lambda: self._stopping))
             self.ports[METRICS] = await self._endpoint.start(config.endpoints.bound[0].host, config.metrics_port)
         self._background = Background([job for job in self._jobs() if not self._read_only or job.name not in UPKEEP])
 
@@ -414,6 +417,7 @@ class Broker:
                 config.delegation_token_expiry_check_interval_ms / 1000,
                 self._remove_expired_tokens,
             ),
+            *([self._loop_watch.job()] if self._loop_watch is not None else []),
             *self.participation.jobs(),
             Job(
                 "creation of replicas that the disk had no room for",

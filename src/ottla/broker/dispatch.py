@@ -11,6 +11,7 @@ from asyncio import Future, get_running_loop, sleep
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from functools import partial
+from inspect import iscoroutinefunction
 from struct import error as struct_error
 from types import CoroutineType
 from typing import Any
@@ -35,6 +36,9 @@ request_logger = logging.getLogger("ottla.requests")
 API_VERSIONS = 18
 SHORTEST_S = BOUNDS_S[0]
 
+Waited = tuple[float, float]
+"""Seconds until the handler of a request ran, and seconds in it until it began to wait."""
+
 
 class Route:
     """One version of an API with everything that its requests need. Built when the first such request arrives."""
@@ -46,6 +50,7 @@ class Route:
         "flexible",
         "handle",
         "header",
+        "is_coroutine",
         "meter",
         "name",
         "read",
@@ -61,6 +66,7 @@ class Route:
         self.version = version
         self.flexible = version >= api.flexible_from
         self.handle = handler.handle
+        self.is_coroutine = iscoroutinefunction(handler.handle)
         self.meter = meter
         self.buckets = meter.by_version[version]
         self.header = frames.response_header_layout(api, version).pack
@@ -125,42 +131,50 @@ class Dispatch:
         except Exception as error:
             response = self._refusal(route, call, error)
         if response.__class__ is CoroutineType:
-            return self._await_response(route, call, OwnedCoroutine(response))
+            return self._await_response(route, call, OwnedCoroutine(response), stopwatch() - call.started_s)
         if isinstance(response, Future):
-            return self._encode_later(route, call, response)
+            return self._encode_later(route, call, response, (0.0, stopwatch() - call.started_s))
         return self._encode(route, call, response)
 
-    async def _await_response(self, route: Route, call: Call[Any], response: OwnedCoroutine) -> Answer | Future[Answer]:
+    async def _await_response(
+        self, route: Route, call: Call[Any], response: OwnedCoroutine, handled_s: float
+    ) -> Answer | Future[Answer]:
+        waited = (stopwatch() - call.started_s, 0.0) if route.is_coroutine else (0.0, handled_s)
         try:
             result = await response.coroutine
         except Exception as error:
             result = self._refusal(route, call, error)
         if isinstance(result, Future):
-            return self._encode_later(route, call, result)
-        return self._encode(route, call, result)
+            return self._encode_later(route, call, result, waited)
+        return self._encode(route, call, result, waited)
 
-    def _encode_later(self, route: Route, call: Call[Any], response: Future[Any]) -> Future[Answer]:
+    def _encode_later(self, route: Route, call: Call[Any], response: Future[Any], waited: Waited) -> Future[Answer]:
         answer: Future[Answer] = get_running_loop().create_future()
 
         def done(response: Future[Any]) -> None:
             if answer.cancelled():
                 return
             try:
-                answer.set_result(self._encode(route, call, response.result()))
+                answer.set_result(self._encode(route, call, response.result(), waited))
             except CloseConnection as error:
                 answer.set_exception(error)
             except Exception as error:
-                answer.set_result(self._encode(route, call, self._refusal(route, call, error)))
+                answer.set_result(self._encode(route, call, self._refusal(route, call, error), waited))
 
         response.add_done_callback(done)
         return answer
 
-    def _encode(self, route: Route, call: Call[Any], response: Any) -> Answer:
-        """Encode the response and count the request. Every answered request passes here once."""
+    def _encode(self, route: Route, call: Call[Any], response: Any, waited: Waited | None = None) -> Answer:
+        """Encode the response and count the request. Every answered request passes here once.
+
+        `waited`: of a request that was not answered at once.
+        """
         seconds = stopwatch() - call.started_s
         bucket = bisect_left(BOUNDS_S, seconds) if seconds > SHORTEST_S else 0  # most requests are in the first bucket
         route.buckets[bucket] += 1
         route.meter.seconds += seconds
+        if waited is not None:
+            route.meter.waits.count_wait(seconds, *waited)
         if request_logger.level:
             _log_request(route.name, call, seconds)
         if response is None:

@@ -140,6 +140,14 @@ class BrokerSettings(AuthorizerSettings, QuotaSettings, SecuritySettings):
         INT, 1000, at_least(0),
         doc="Limit of partitions with metrics of their own; 0: none.",
     )
+    metrics_groups_max = Setting(
+        INT, 1000, at_least(0),
+        doc="Limit of groups with metrics of their own, of those that the broker coordinates; 0: none.",
+    )
+    metrics_offsets_max = Setting(
+        INT, 5000, at_least(0),
+        doc="Limit of committed offsets (of a group in a partition) with metrics of their own, the lag among them.",
+    )
     queued_max_requests = Setting(
         INT, 500, at_least(1),
         doc="Limit of waiting requests above which the broker stops reading.",

@@ -11,6 +11,7 @@ from ottla.console.facts.metadata import Snapshot
 from ottla.console.facts.offsets import list_offsets
 from ottla.console.facts.records import read_range
 from ottla.errors import KafkaError
+from ottla.records.lag import find_age_s
 from ottla.topic_partition import TopicPartition
 
 PARTITIONS_MAX = 2_000
@@ -104,5 +105,5 @@ def find_ages(
             if record is None:
                 continue
             known = console.timestamps[where] = offset, record.timestamp
-        found[where] = max(now_ms - known[1], 0) / 1000
+        found[where] = find_age_s(known[1], now_ms)
     return found

@@ -5,8 +5,11 @@ Counting and logging are at the bottom of the layers, so that every package can 
     logs.py          the format of a log line
 Collecting is near the top, because it reads every part of a broker:
     catalogue.py     the table of all metrics
-    collectors.py    the metrics of topics, requests, connections, partitions, compaction and the cluster
+    collectors.py    the metrics of topics, requests, connections, directories and compaction
+    partitions.py    the metrics of partitions, and of the cluster
     coordinators.py  the metrics of groups and transactions
+    group_lag.py     the lag of groups, in records and in seconds
+    loop_watch.py    how busy the event loop is
     client_telemetry.py  the metrics that clients push
     quotas.py        the metrics of quotas
     process.py       the metrics of the process, from /proc

@@ -42,6 +42,24 @@ REQUEST_TIME = Family(
     "Milliseconds from the last byte of a request to its answer, waiting for records or replicas included.",
     ("request",),
 )
+REQUEST_QUEUE_TIME = Family(
+    f"{_REQUESTS}_requestqueuetimems",
+    HISTOGRAM,
+    "Milliseconds from the last byte of a request until its handler ran; 0 for those that are handled as they arrive.",
+    ("request",),
+)
+REQUEST_LOCAL_TIME = Family(
+    f"{_REQUESTS}_localtimems",
+    HISTOGRAM,
+    "Milliseconds in the handler of a request, until it had the answer or began to wait.",
+    ("request",),
+)
+REQUEST_REMOTE_TIME = Family(
+    f"{_REQUESTS}_remotetimems",
+    HISTOGRAM,
+    "Milliseconds for which a request waited: for records, replicas, group members, other brokers or a thread.",
+    ("request",),
+)
 REQUEST_ERRORS = _make_counter(f"{_REQUESTS}_errors_total", "Error codes in answers.", "request", "error")
 MALFORMED = _make_counter(
     "ottla_requests_malformed_total", "Requests that could not be parsed. The connection is closed."
@@ -51,6 +69,11 @@ UNSUPPORTED = _make_counter("ottla_requests_unsupported_total", "Requests of an 
 # Connections
 _SOCKETS = "kafka_server_socketservermetrics"
 CONNECTIONS = _make_gauge(f"{_SOCKETS}_connection_count", "Open connections.", "listener")
+CONNECTIONS_OF_STRIMZI = _make_gauge(
+    "kafka_server_socket_server_metrics_connection_count",
+    "Open connections, under the name that Strimzi's dashboards use.",
+    "listener",
+)
 CONNECTIONS_MADE = _make_counter(f"{_SOCKETS}_connection_creation_total", "Connections accepted.")
 CONNECTIONS_REFUSED = _make_counter(
     "ottla_connections_refused_total",
@@ -58,8 +81,45 @@ CONNECTIONS_REFUSED = _make_counter(
 )
 SOCKET_BYTES_IN = _make_counter(f"{_SOCKETS}_incoming_byte_total", "Bytes received from clients.")
 SOCKET_BYTES_OUT = _make_counter(f"{_SOCKETS}_outgoing_byte_total", "Bytes sent to clients.")
+LOGINS = _make_counter(
+    f"{_SOCKETS}_successful_authentication_total",
+    "Clients that have authenticated with SASL, or finished their TLS handshake.",
+    "listener",
+)
+FAILED_LOGINS = _make_counter(
+    f"{_SOCKETS}_failed_authentication_total",
+    "Clients that were not who they claimed to be, and TLS handshakes that failed.",
+    "listener",
+)
+LOGINS_AGAIN = _make_counter(
+    f"{_SOCKETS}_successful_reauthentication_total",
+    "Clients that have authenticated again on an open connection.",
+    "listener",
+)
+FAILED_LOGINS_AGAIN = _make_counter(
+    f"{_SOCKETS}_failed_reauthentication_total", "Clients that have failed to authenticate again.", "listener"
+)
+EXPIRED_LOGINS = _make_counter(
+    f"{_SOCKETS}_expired_connections_killed_count_total",
+    "Connections that were closed because the client had not authenticated again in time.",
+    "listener",
+)
 REQUEST_MEMORY = _make_gauge("ottla_request_memory_bytes", "Memory of requests that are arriving or being answered.")
 ANSWER_MEMORY = _make_gauge("ottla_answer_memory_bytes", "Memory of answers that clients have not read yet.")
+
+# The event loop, which is network threads and request handlers at once: two names for one number
+HANDLER_IDLE = _make_gauge(
+    "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
+    "Share of the last minute in which the event loop used no processor, from 0 to 1.",
+)
+NETWORK_IDLE = _make_gauge(
+    "kafka_network_socketserver_networkprocessoravgidle_percent", "The same: network and handlers share one event loop."
+)
+LOOP_DELAY = Family(
+    "ottla_loop_delay_ms",
+    HISTOGRAM,
+    "Milliseconds by which the event loop was late for new work, measured once a second.",
+)
 
 # Quotas: clients that have one, the first metrics.quotas.max of each kind
 _WHO = ("user", "client_id")
@@ -146,6 +206,12 @@ OFFLINE_DIRECTORIES = _make_gauge(
 )
 DIRECTORY_OFFLINE = _make_gauge(
     "kafka_log_logmanager_logdirectoryoffline", "1 if the data directory is out of service.", "logdirectory"
+)
+DIRECTORY_FREE = _make_gauge(
+    "ottla_log_directory_free_bytes", "Bytes that are free on the volume of a data directory.", "logdirectory"
+)
+DIRECTORY_TOTAL = _make_gauge(
+    "ottla_log_directory_total_bytes", "Bytes of the volume of a data directory.", "logdirectory"
 )
 FETCH_SESSIONS = _make_gauge(
     "kafka_server_fetchsessioncache_numincrementalfetchsessions", "Incremental fetch sessions that are open."
@@ -239,6 +305,56 @@ LOG_END = _make_gauge(
     "kafka_log_log_logendoffset", "Log end offset of a partition: the offset of its next record.", "topic", "partition"
 )
 LOG_SEGMENTS = _make_gauge("kafka_log_log_numlogsegments", "Segments of the log of a partition.", "topic", "partition")
+
+# Partitions that this broker leads, under the names of kafka_exporter and of Kafka's own per-partition metrics
+_WHERE = ("topic", "partition")
+PARTITION_END = _make_gauge(
+    "kafka_topic_partition_current_offset", "High watermark of a partition: where consumers read next.", *_WHERE
+)
+PARTITION_START = _make_gauge("kafka_topic_partition_oldest_offset", "First offset of a partition.", *_WHERE)
+PARTITION_LEADER = _make_gauge("kafka_topic_partition_leader", "The id of the broker that leads a partition.", *_WHERE)
+PARTITION_PREFERRED = _make_gauge(
+    "kafka_topic_partition_leader_is_preferred", "1 if the first replica of a partition leads it.", *_WHERE
+)
+PARTITION_REPLICAS = _make_gauge("kafka_topic_partition_replicas", "Replicas of a partition.", *_WHERE)
+PARTITION_ISR = _make_gauge("kafka_topic_partition_in_sync_replica", "In-sync replicas of a partition.", *_WHERE)
+PARTITION_UNDER_REPLICATED = _make_gauge(
+    "kafka_topic_partition_under_replicated_partition", "1 if replicas of a partition are not in sync.", *_WHERE
+)
+PARTITION_UNDER_MIN_ISR = _make_gauge(
+    "kafka_cluster_partition_underminisr",
+    "1 if a partition has fewer in-sync replicas than min.insync.replicas.",
+    *_WHERE,
+)
+PARTITION_AT_MIN_ISR = _make_gauge(
+    "kafka_cluster_partition_atminisr", "1 if a partition has just min.insync.replicas in-sync replicas.", *_WHERE
+)
+
+# Groups that this broker coordinates, under the names of kafka_exporter
+_GROUP = "kafka_consumergroup"
+GROUP_MEMBERS = _make_gauge(f"{_GROUP}_members", "Members of a group.", "consumergroup")
+GROUP_OFFSET = _make_gauge(
+    f"{_GROUP}_current_offset", "The offset that a group has committed in a partition.", "consumergroup", *_WHERE
+)
+GROUP_OFFSET_SUM = _make_gauge(
+    f"{_GROUP}_current_offset_sum", "The sum of these offsets over the partitions of a topic.", "consumergroup", "topic"
+)
+GROUP_LAG = _make_gauge(
+    f"{_GROUP}_lag", "Records of a partition that a group has not read yet.", "consumergroup", *_WHERE
+)
+GROUP_LAG_SUM = _make_gauge(
+    f"{_GROUP}_lag_sum", "Records of a topic that a group has not read yet.", "consumergroup", "topic"
+)
+GROUP_LAG_SECONDS = _make_gauge(
+    "ottla_consumergroup_lag_seconds",
+    "Age of the first record of a partition that a group has not read; 0 if it has read everything.",
+    "consumergroup",
+    *_WHERE,
+)
+GROUPS_LEFT_OUT = _make_gauge(
+    "ottla_metrics_groups_left_out",
+    "Groups that lack series because of metrics.groups.max or metrics.offsets.max.",
+)
 TOPICS_LEFT_OUT = _make_gauge(
     "ottla_metrics_topics_left_out", "Topics without series of their own because of metrics.topics.max."
 )
@@ -313,6 +429,20 @@ OFFLINE_PARTITIONS = _make_gauge(
 PREFERRED_IMBALANCE = _make_gauge(
     f"{_CONTROLLER}_preferredreplicaimbalancecount",
     "Partitions of the cluster that another replica than the preferred one leads.",
+)
+UNCLEAN_ELECTIONS = _make_counter(
+    "kafka_controller_controllerstats_uncleanleaderelections_total",
+    "How often this broker was elected as a leader that may lack acknowledged records.",
+)
+ELECTIONS = _make_counter(
+    "ottla_leader_elections_total", "How often this broker was elected as the leader of a partition."
+)
+BROKERS = _make_gauge("kafka_brokers", "Brokers that are not fenced. Only the controller has it.")
+BROKER_INFO = _make_gauge(
+    "kafka_broker_info", "Always 1. The labels have the id and the address of a broker.", "id", "address"
+)
+TOPIC_PARTITIONS = _make_gauge(
+    "kafka_topic_partitions", "Partitions of a topic of the cluster. Only the controller has it.", "topic"
 )
 METADATA_VERSION = _make_gauge(
     "ottla_metadata_version", "Version of the last entry of the metadata log that this broker has applied."

@@ -6,9 +6,10 @@ limited (metrics.topics.max, metrics.partitions.max; the oldest have theirs). To
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
 
 from ottla import __version__
 from ottla.broker.node import Node
@@ -16,21 +17,23 @@ from ottla.errors import ErrorCode
 from ottla.observability import catalogue
 from ottla.observability.client_telemetry import read_telemetry
 from ottla.observability.coordinators import CoordinatorCollector
+from ottla.observability.group_lag import GroupLagCollector
+from ottla.observability.loop_watch import LoopWatch
 from ottla.observability.metrics import (
     PAUSE_EVERY,
     FamilySeries,
     Labels,
     RequestMeters,
-    Series,
     TopicMeter,
     TopicMeters,
     format_family,
 )
+from ottla.observability.partitions import ClusterCollector, PartitionCollector
 from ottla.observability.process import read_process
 from ottla.observability.quotas import read_quotas
 from ottla.replication.assembly import Replication
 from ottla.replication.compaction import Compaction
-from ottla.replication.partition import Partition
+from ottla.replication.replicas import Replicas
 from ottla.server import Server
 
 PIECE_LINES = 200
@@ -41,8 +44,10 @@ RUNNING, STOPPING = 3, 6
 """Kafka's numbers for the state of a broker."""
 
 
-def write_metrics(node: Node, server: Server, *, stopping: bool) -> Iterator[str]:
-    """All metrics as text, in pieces. An empty piece is only a pause."""
+def write_metrics(
+    node: Node, server: Server, watch: LoopWatch, *, stopping: bool
+) -> Iterator[str | Coroutine[Any, Any, None]]:
+    """All metrics as text, in pieces. An empty piece is only a pause, and a coroutine has to be waited for."""
     settings = node.config
     topics = TopicCollector(settings.metrics_topics_max)
     yield from topics.collect(node.replicas.meters)
@@ -51,7 +56,9 @@ def write_metrics(node: Node, server: Server, *, stopping: bool) -> Iterator[str
     yield from partitions.collect(node.replicas)
     coordinators = CoordinatorCollector(node)
     yield from coordinators.collect()
-    cluster = ClusterCollector()
+    lag = GroupLagCollector(node)
+    yield from lag.collect()
+    cluster = ClusterCollector(settings.metrics_topics_max)
     yield from cluster.collect(node)
     metrics: Iterable[Iterator[FamilySeries]] = (
         topics.metrics(),
@@ -61,8 +68,11 @@ def write_metrics(node: Node, server: Server, *, stopping: bool) -> Iterator[str
         read_telemetry(node.telemetry),
         partitions.metrics(),
         read_broker(node, stopping),
+        read_directories(node.replicas),
+        read_loop(watch),
         read_replication(node.replication, settings.metrics_partitions_max),
         coordinators.metrics(),
+        lag.metrics(),
         read_compaction(node.compaction, node.clock.now_ms()),
         cluster.metrics(),
         ((family, [((), value)]) for family, value in read_process()),
@@ -96,6 +106,8 @@ class TopicCollector:
             total = (("",), getattr(self.total, attribute))
             yield family, [total, *((labels, getattr(meter, attribute)) for labels, meter in self.rows)]
         yield catalogue.TOPICS_LEFT_OUT, [((), self.left_out)]
+        yield catalogue.ELECTIONS, [((), self.total.elections)]
+        yield catalogue.UNCLEAN_ELECTIONS, [((), self.total.unclean_elections)]
 
 
 _TOPIC_NUMBERS = (
@@ -122,6 +134,9 @@ def read_requests(meters: RequestMeters) -> Iterator[FamilySeries]:
         ],
     )
     yield catalogue.REQUEST_TIME, [((meter.request,), meter.durations()) for meter in used]
+    yield catalogue.REQUEST_QUEUE_TIME, [((meter.request,), meter.queue_times()) for meter in used]
+    yield catalogue.REQUEST_LOCAL_TIME, [((meter.request,), meter.local_times()) for meter in used]
+    yield catalogue.REQUEST_REMOTE_TIME, [((meter.request,), meter.remote_times()) for meter in used]
     yield (
         catalogue.REQUEST_ERRORS,
         [
@@ -136,13 +151,34 @@ def read_requests(meters: RequestMeters) -> Iterator[FamilySeries]:
 def read_server(server: Server, listeners: Iterable[str]) -> Iterator[FamilySeries]:
     traffic = server.traffic
     by_listener = server.connections_by_listener()
-    yield catalogue.CONNECTIONS, [((listener,), by_listener[listener]) for listener in listeners]
+    counted = [((listener,), by_listener[listener]) for listener in listeners]
+    yield catalogue.CONNECTIONS, counted
+    yield catalogue.CONNECTIONS_OF_STRIMZI, counted
     yield catalogue.CONNECTIONS_MADE, [((), traffic.accepted)]
     yield catalogue.CONNECTIONS_REFUSED, [((), traffic.refused)]
     yield catalogue.SOCKET_BYTES_IN, [((), traffic.bytes_in)]
     yield catalogue.SOCKET_BYTES_OUT, [((), traffic.bytes_out)]
     yield catalogue.REQUEST_MEMORY, [((), traffic.queued)]
     yield catalogue.ANSWER_MEMORY, [((), traffic.unsent_memory)]
+    logins = server.logins_by_listener()
+    for family, attribute in _LOGIN_NUMBERS:
+        yield family, [((listener,), getattr(meter, attribute)) for listener, meter in logins.items()]
+
+
+_LOGIN_NUMBERS = (
+    (catalogue.LOGINS, "successful"),
+    (catalogue.FAILED_LOGINS, "failed"),
+    (catalogue.LOGINS_AGAIN, "successful_again"),
+    (catalogue.FAILED_LOGINS_AGAIN, "failed_again"),
+    (catalogue.EXPIRED_LOGINS, "expired"),
+)
+
+
+def read_loop(watch: LoopWatch) -> Iterator[FamilySeries]:
+    idle = [((), round(watch.idle_share, 4))]
+    yield catalogue.HANDLER_IDLE, idle
+    yield catalogue.NETWORK_IDLE, idle
+    yield catalogue.LOOP_DELAY, [((), watch.delays.durations())]
 
 
 def read_replication(replication: Replication, most: int) -> Iterator[FamilySeries]:
@@ -170,6 +206,18 @@ def read_broker(node: Node, stopping: bool) -> Iterator[FamilySeries]:
     yield catalogue.BUILD, [((__version__, sys.version.split()[0]), 1)]
 
 
+def read_directories(replicas: Replicas) -> Iterator[FamilySeries]:
+    """The space on the volumes of the data directories that are in service."""
+    spaces = []
+    for directory in replicas.directories_in_service():
+        try:
+            spaces.append(((directory.path,), directory.space()))
+        except OSError:
+            continue  # it has just failed, and a write will find out
+    yield catalogue.DIRECTORY_FREE, [(labels, space.usable) for labels, space in spaces]
+    yield catalogue.DIRECTORY_TOTAL, [(labels, space.total) for labels, space in spaces]
+
+
 def read_compaction(compaction: Compaction, now_ms: int) -> Iterator[FamilySeries]:
     meter = compaction.meter
     uncleanable = [((directory.path,), found) for directory, found in compaction.uncleanable().items()]
@@ -189,106 +237,3 @@ def read_compaction(compaction: Compaction, now_ms: int) -> Iterator[FamilySerie
     yield catalogue.COMPACTION_WRITTEN, [((), meter.bytes_written)]
     yield catalogue.COMPACTION_RECORDS_READ, [((), meter.records_read)]
     yield catalogue.COMPACTION_RECORDS_WRITTEN, [((), meter.records_written)]
-
-
-LogRow = tuple[tuple[str, str], int, int, int, int]
-"""Topic and partition; size, log start, log end, segments."""
-
-
-@dataclass
-class PartitionCollector:
-    """Counts over all partitions of this broker."""
-
-    most: int
-    late_ms: int
-    """An open transaction is late if its producer was last active before this time."""
-    partitions: int = 0
-    leaders: int = 0
-    under_replicated: int = 0
-    under_min_isr: int = 0
-    at_min_isr: int = 0
-    reassigning: int = 0
-    producer_ids: int = 0
-    late_transactions: int = 0
-    rows: list[LogRow] = field(default_factory=list)
-
-    def collect(self, partitions: Iterable[Partition]) -> Iterator[str]:
-        for partition in list(partitions):
-            self._count(partition)
-            if self.partitions % PAUSE_EVERY == 0:
-                yield ""
-
-    def _count(self, partition: Partition) -> None:
-        state = partition.state
-        if state is None:
-            return  # deleted since the collection began
-        log = partition.log
-        self.partitions += 1
-        self.producer_ids += len(log.producers.producers)
-        self.late_transactions += log.producers.has_transaction_since(self.late_ms)
-        if partition.is_leader:
-            self.leaders += 1
-            self.under_replicated += len(state.isr) < len(state.replicas)
-            needed = min(partition.config.min_insync_replicas, len(state.replicas))
-            self.under_min_isr += len(state.isr) < needed
-            self.at_min_isr += len(state.isr) == needed
-            self.reassigning += bool(state.adding or state.removing)
-        if len(self.rows) < self.most:
-            labels = (partition.topic, str(partition.index))
-            self.rows.append((labels, log.size, log.log_start_offset, log.end_offset, len(log.segments)))
-
-    def metrics(self) -> Iterator[FamilySeries]:
-        yield catalogue.PARTITIONS, [((), self.partitions)]
-        yield catalogue.LEADERS, [((), self.leaders)]
-        yield catalogue.UNDER_REPLICATED, [((), self.under_replicated)]
-        yield catalogue.UNDER_MIN_ISR, [((), self.under_min_isr)]
-        yield catalogue.AT_MIN_ISR, [((), self.at_min_isr)]
-        yield catalogue.REASSIGNING, [((), self.reassigning)]
-        yield catalogue.PRODUCER_IDS, [((), self.producer_ids)]
-        yield catalogue.LATE_TRANSACTIONS, [((), self.late_transactions)]
-        yield catalogue.LOG_SIZE, self._column(lambda row: row[1])
-        yield catalogue.LOG_START, self._column(lambda row: row[2])
-        yield catalogue.LOG_END, self._column(lambda row: row[3])
-        yield catalogue.LOG_SEGMENTS, self._column(lambda row: row[4])
-        yield catalogue.PARTITIONS_LEFT_OUT, [((), self.partitions - len(self.rows))]
-
-    def _column(self, value: Callable[[LogRow], int]) -> Series:
-        return ((row[0], value(row)) for row in self.rows)
-
-
-@dataclass
-class ClusterCollector:
-    """Counts over the whole cluster. They are 0 on a broker that is not the controller."""
-
-    is_controller: bool = False
-    brokers: int = 0
-    fenced: int = 0
-    topics: int = 0
-    partitions: int = 0
-    leaderless: int = 0
-    imbalance: int = 0
-
-    def collect(self, node: Node) -> Iterator[str]:
-        image = node.image
-        self.is_controller = image.controller is not None and image.controller.broker_id == node.broker_id
-        if not self.is_controller:
-            return
-        self.brokers = len(image.alive_brokers())
-        self.fenced = len(image.brokers) - self.brokers
-        for topic in image.topics_by_name.values():
-            self.topics += 1
-            self.partitions += len(topic.partitions)
-            for partition in topic.partitions:
-                self.leaderless += partition.leader < 0
-                self.imbalance += 0 <= partition.leader != partition.replicas[0]
-            if self.topics % PAUSE_EVERY == 0:
-                yield ""
-
-    def metrics(self) -> Iterator[FamilySeries]:
-        yield catalogue.ACTIVE_CONTROLLER, [((), int(self.is_controller))]
-        yield catalogue.ACTIVE_BROKERS, [((), self.brokers)]
-        yield catalogue.FENCED_BROKERS, [((), self.fenced)]
-        yield catalogue.CLUSTER_TOPICS, [((), self.topics)]
-        yield catalogue.CLUSTER_PARTITIONS, [((), self.partitions)]
-        yield catalogue.OFFLINE_PARTITIONS, [((), self.leaderless)]
-        yield catalogue.PREFERRED_IMBALANCE, [((), self.imbalance)]

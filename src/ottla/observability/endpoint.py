@@ -8,8 +8,8 @@ everything: connections, bytes of a request, time for the request, time for the 
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple, cast
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import Any, NamedTuple, cast
 
 from ottla.server import bind_sockets
 
@@ -38,9 +38,12 @@ _HEAD_END = re.compile(rb"\r?\n\r?\n")
 
 
 class Page(NamedTuple):
-    """The present content of a page. Its pieces are made one at a time, with pauses between them."""
+    """The present content of a page. Its pieces are made one at a time, with pauses between them.
 
-    pieces: Iterator[str]
+    A piece that is a coroutine is waited for before the next piece is made, and is no text itself.
+    """
+
+    pieces: Iterator[str | Coroutine[Any, Any, None]]
     status: int = OK
     content_type: str = "text/plain; charset=utf-8"
 
@@ -92,6 +95,7 @@ class Exchange(asyncio.Protocol):
         self._pieces: list[str] = []
         self._thrown_away = 0
         self._answered = False
+        self._waiting: asyncio.Task[None] | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
     # Opening and closing
@@ -108,6 +112,8 @@ class Exchange(asyncio.Protocol):
         self._endpoint.exchanges.pop(self, None)
         if self._deadline is not None:
             self._deadline.cancel()
+        if self._waiting is not None:
+            self._waiting.cancel()
 
     def eof_received(self) -> bool:
         """A client may end its side after the request and still wait for the answer."""
@@ -167,9 +173,22 @@ class Exchange(asyncio.Protocol):
             return
         if piece is None:
             self._send(page.status, page.content_type, "".join(self._pieces).encode())
-        else:
+        elif isinstance(piece, str):
             self._pieces.append(piece)
             self._loop.call_soon(self._advance)
+        else:
+            self._waiting = self._loop.create_task(piece)
+            self._waiting.add_done_callback(self._go_on)
+
+    def _go_on(self, waited: "asyncio.Task[None]") -> None:
+        self._waiting = None
+        if waited.cancelled():
+            return
+        if (error := waited.exception()) is not None:
+            logger.error("a page of the monitoring endpoint failed", exc_info=error)
+            self._refuse(INTERNAL_SERVER_ERROR)
+        else:
+            self._advance()
 
     def _refuse(self, status: int) -> None:
         self._allow(ANSWER_S)

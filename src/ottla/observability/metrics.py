@@ -28,6 +28,31 @@ Labels = tuple[str, ...]
 # Counting
 
 
+class WaitMeter:
+    """Where the time went of those requests of an API that were not answered at once.
+
+    A request that is answered at once does not wait: all of its time is that of its handler, and nothing of it is
+    counted here. `total` has the time that `RequestMeter` counts for the same requests.
+    """
+
+    __slots__ = ("local", "queued", "remote", "total")
+
+    def __init__(self) -> None:
+        self.total = DurationMeter()
+        self.queued = DurationMeter()
+        """From the arrival of a request until its handler ran."""
+        self.local = DurationMeter()
+        """In the handler, until it began to wait."""
+        self.remote = DurationMeter()
+        """Waiting for records, replicas, members, other brokers or a thread, until the answer."""
+
+    def count_wait(self, total_s: float, queued_s: float, local_s: float) -> None:
+        self.total.count_duration(total_s)
+        self.queued.count_duration(queued_s)
+        self.local.count_duration(local_s)
+        self.remote.count_duration(max(total_s - queued_s - local_s, 0.0))
+
+
 class RequestMeter:
     """Counters for one API: how many requests of each version took how long.
 
@@ -35,17 +60,37 @@ class RequestMeter:
     answers a request increments the count and `seconds` itself, because a call would take as long as the counting.
     """
 
-    __slots__ = ("by_version", "request", "seconds")
+    __slots__ = ("by_version", "request", "seconds", "waits")
 
     def __init__(self, request: str, last_version: int) -> None:
         self.request = request
+        self.waits = WaitMeter()
         self.by_version = [[0] * (len(BOUNDS_S) + 1) for _ in range(last_version + 1)]
         self.seconds = 0.0
 
     def durations(self) -> "Histogram":
         """Durations of the requests of all versions, in milliseconds."""
-        counts = [sum(buckets) for buckets in zip(*self.by_version, strict=True)]
-        return Histogram(BOUNDS_MS, counts, self.seconds * 1000)
+        return Histogram(BOUNDS_MS, self._add_versions(), self.seconds * 1000)
+
+    def queue_times(self) -> "Histogram":
+        return self._add_immediate(self.waits.queued)
+
+    def local_times(self) -> "Histogram":
+        at_once = [all_ - waited for all_, waited in zip(self._add_versions(), self.waits.total.counts, strict=True)]
+        counts = [quick + waited for quick, waited in zip(at_once, self.waits.local.counts, strict=True)]
+        seconds = max(self.seconds - self.waits.total.seconds, 0.0) + self.waits.local.seconds
+        return Histogram(BOUNDS_MS, counts, seconds * 1000)
+
+    def remote_times(self) -> "Histogram":
+        return self._add_immediate(self.waits.remote)
+
+    def _add_versions(self) -> list[int]:
+        return [sum(buckets) for buckets in zip(*self.by_version, strict=True)]
+
+    def _add_immediate(self, waits: "DurationMeter") -> "Histogram":
+        """The times of the requests that waited, and zero for all others."""
+        at_once = sum(self._add_versions()) - sum(waits.counts)
+        return Histogram(BOUNDS_MS, [waits.counts[0] + at_once, *waits.counts[1:]], waits.seconds * 1000)
 
 
 class RequestMeters:
@@ -78,6 +123,21 @@ class DurationMeter:
     def durations(self) -> "Histogram":
         """The durations in milliseconds."""
         return Histogram(BOUNDS_MS, self.counts, self.seconds * 1000)
+
+
+class LoginMeter:
+    """Counters for the clients that have authenticated at a listener, or have failed to."""
+
+    __slots__ = ("expired", "failed", "failed_again", "successful", "successful_again")
+
+    def __init__(self) -> None:
+        self.successful = 0
+        self.failed = 0
+        self.successful_again = 0
+        """Clients that have authenticated again on an open connection (KIP-368)."""
+        self.failed_again = 0
+        self.expired = 0
+        """Connections that were closed because their session had expired."""
 
 
 class GroupMeter:
@@ -127,11 +187,13 @@ class TopicMeter:
     __slots__ = (
         "bytes_in",
         "bytes_out",
+        "elections",
         "failed_fetches",
         "failed_produces",
         "fetches",
         "messages_in",
         "produces",
+        "unclean_elections",
     )
 
     def __init__(self) -> None:
@@ -142,6 +204,14 @@ class TopicMeter:
         self.fetches = 0
         self.failed_produces = 0
         self.failed_fetches = 0
+        self.elections = 0
+        """How often this broker was elected as the leader of a partition."""
+        self.unclean_elections = 0
+        """Elections of this broker although it may have lacked acknowledged records."""
+
+    def count_election(self, *, unclean: bool) -> None:
+        self.elections += 1
+        self.unclean_elections += unclean
 
     def add(self, other: "TopicMeter") -> None:
         self.messages_in += other.messages_in
@@ -151,6 +221,8 @@ class TopicMeter:
         self.fetches += other.fetches
         self.failed_produces += other.failed_produces
         self.failed_fetches += other.failed_fetches
+        self.elections += other.elections
+        self.unclean_elections += other.unclean_elections
 
 
 class TopicMeters:

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from ottla.broker.node import Node
 from ottla.observability.collectors import write_metrics
 from ottla.observability.endpoint import SERVICE_UNAVAILABLE, Page, Pages
+from ottla.observability.loop_watch import LoopWatch
 from ottla.observability.metrics import CONTENT_TYPE
 from ottla.server import Server
 
 
-def build_pages(node: Node, server: Server, stopping: Callable[[], bool]) -> Pages:
+def build_pages(node: Node, server: Server, watch: LoopWatch, stopping: Callable[[], bool]) -> Pages:
     """The pages that the endpoint of a broker serves, by path."""
 
     def health() -> Page:
@@ -18,6 +19,6 @@ def build_pages(node: Node, server: Server, stopping: Callable[[], bool]) -> Pag
         return Page(iter(["running\n"]))
 
     def metrics() -> Page:
-        return Page(write_metrics(node, server, stopping=stopping()), content_type=CONTENT_TYPE)
+        return Page(write_metrics(node, server, watch, stopping=stopping()), content_type=CONTENT_TYPE)
 
     return {"/health": health, "/metrics": metrics}

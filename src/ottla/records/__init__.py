@@ -6,4 +6,5 @@ columns.py      one pass over all records of a batch, as Python or as machine co
 visibility.py   which batches a reader may see: transactions
 compression.py  the codecs, with bounds on what decompression may yield
 checksum.py     CRC-32C
+lag.py          how far a group is behind, in records and in seconds
 """

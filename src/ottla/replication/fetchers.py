@@ -46,7 +46,7 @@ class Fetchers:
         """`broker_epoch`: the epoch of this broker's registration. `throttle`: that of followers."""
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
-        self._peers = peers
+        self.peers = peers
         self._clock = clock
         self._config = config
         self._throttle = throttle
@@ -136,7 +136,7 @@ class Fetchers:
                 number,
                 self._broker_id,
                 self._broker_epoch,
-                self._peers,
+                self.peers,
                 self._clock,
                 self._settings,
                 self._throttle,

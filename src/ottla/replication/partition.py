@@ -153,6 +153,8 @@ class Partition:
             # The start of the epoch is recorded before the first request is served in it.
             self.log.epochs.assign(state.leader_epoch, self.log.end_offset)
             in_sync = None
+            if before is not None and before.leader != state.leader:
+                self.meter.count_election(unclean=state.recovering)
         if len(state.replicas) == 1:
             self.in_sync = None
         elif in_sync is None:

@@ -10,10 +10,11 @@ from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from ottla.broker.call import Answer, Client, CloseConnection, Dispatch, Frame, OwnedCoroutine, Result
+from ottla.observability.metrics import LoginMeter
 from ottla.security.failure import AuthenticationFailed
 from ottla.security.listener import ListenerSecurity
 from ottla.security.names import NoMatchingRule
-from ottla.security.sasl import SaslSession
+from ottla.security.sasl import Identity, SaslSession
 from ottla.server.traffic import Traffic
 
 AUTHENTICATION_S = 30.0
@@ -37,6 +38,7 @@ class Entrance:
     def __init__(self, security: ListenerSecurity, authentication_s: float = AUTHENTICATION_S) -> None:
         self.security = security
         self._authentication_s = authentication_s
+        self.logins = LoginMeter()
 
     def enter(
         self, connection: Guarded, transport: asyncio.BaseTransport, traffic: Traffic, dispatch: Dispatch
@@ -45,27 +47,36 @@ class Entrance:
         session = self.security.begin_session(traffic.loop.time)
         if session is not None:
             connection.client.sasl = session
-            return Guard(connection, session, traffic, dispatch, self._authentication_s)
+            return Guard(connection, session, traffic, dispatch, self._authentication_s, self.logins)
         tls = transport.get_extra_info("ssl_object")
         try:
             connection.client.principal = self.security.identify(tls.getpeercert(True) if tls is not None else None)
         except (NoMatchingRule, ValueError) as error:
+            self.logins.failed += 1
             raise CloseConnection(str(error)) from None
+        self.logins.successful += 1
         return None
 
 
 class Guard:
     """Stands between a connection and dispatch."""
 
-    __slots__ = ("_connection", "_dispatch", "_session", "_timer", "_traffic")
+    __slots__ = ("_connection", "_dispatch", "_logins", "_session", "_timer", "_traffic")
 
     def __init__(
-        self, connection: Guarded, session: SaslSession, traffic: Traffic, dispatch: Dispatch, authentication_s: float
+        self,
+        connection: Guarded,
+        session: SaslSession,
+        traffic: Traffic,
+        dispatch: Dispatch,
+        authentication_s: float,
+        logins: LoginMeter,
     ) -> None:
         self._connection: Guarded | None = connection
         self._session = session
         self._traffic = traffic
         self._dispatch = dispatch
+        self._logins = logins
         self._timer: asyncio.TimerHandle | None = traffic.loop.call_later(authentication_s, self._give_up)
 
     def leave(self) -> None:
@@ -83,6 +94,7 @@ class Guard:
         if session.identity is not None and not session.is_raw:
             if key not in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
                 if session.expires_at_s is not None and session.has_expired:
+                    self._logins.expired += 1
                     raise CloseConnection("its session has expired (connections.max.reauth.ms)")
                 return self._dispatch(client, frame)
             return self._authenticate(client, frame)
@@ -95,10 +107,14 @@ class Guard:
         return self._refuse(f"API {key} before authentication")
 
     def _authenticate(self, client: Client, frame: Frame) -> Coroutine[Any, Any, Answer | asyncio.Future[Answer]]:
+        before = self._session.identity
         result = self._dispatch(client, frame)
-        return self._finish(OwnedCoroutine(result) if isinstance(result, Coroutine) else result)
+        return self._finish(OwnedCoroutine(result) if isinstance(result, Coroutine) else result, before)
 
-    async def _finish(self, result: Answer | asyncio.Future[Answer] | OwnedCoroutine) -> Answer:
+    async def _finish(
+        self, result: Answer | asyncio.Future[Answer] | OwnedCoroutine, before: Identity | None
+    ) -> Answer:
+        """`before`: who the client was before the request."""
         answer: Any = result
         if isinstance(result, OwnedCoroutine):
             answer = await result.coroutine
@@ -111,6 +127,10 @@ class Guard:
                 self._connection.drain()
         elif self._session.identity is not None:
             self._stop_timer()
+            if before is None:
+                self._logins.successful += 1
+            elif self._session.identity is not before:
+                self._logins.successful_again += 1
         settled: Answer = answer
         return settled
 
@@ -124,16 +144,22 @@ class Guard:
         if self._session.identity is not None and not self._session.is_raw:
             client.principal = self._session.identity.principal
             self._stop_timer()
+            self._logins.successful += 1
         return [answer]
 
     async def _refuse(self, reason: str) -> Answer:
         self._session.has_failed = True
+        self._logins.failed += 1
         if self._connection is not None:
             self._traffic.warn(f"closed the connection of {self._connection.address}: {reason}")
         await self._delay()
         raise CloseConnection(reason)
 
     def _note_failure(self) -> None:
+        if self._session.identity is None:
+            self._logins.failed += 1
+        else:
+            self._logins.failed_again += 1
         connection = self._connection
         if connection is not None:
             where = f"{connection.address} at {connection.client.listener}"

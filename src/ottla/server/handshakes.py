@@ -10,6 +10,7 @@ import errno
 import socket
 from collections.abc import Callable
 
+from ottla.observability.metrics import LoginMeter
 from ottla.security.listener import ListenerSecurity
 from ottla.server.traffic import Traffic
 
@@ -63,12 +64,15 @@ class TlsListener:
         security: ListenerSecurity,
         handshakes: Handshakes,
         backlog: int,
+        logins: LoginMeter | None = None,
     ) -> None:
+        """`logins`: what counts handshakes that fail."""
         self._socket = bound
         self._factory = factory
         self._security = security
         self._handshakes = handshakes
         self._backlog = backlog
+        self._logins = logins or LoginMeter()
         self._loop = handshakes.traffic.loop
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._retry: asyncio.TimerHandle | None = None
@@ -142,6 +146,7 @@ class TlsListener:
 
     def _note_failure(self, address: str, reason: str) -> None:
         self._handshakes.failed += 1
+        self._logins.failed += 1
         if not self._is_closed:
             traffic = self._handshakes.traffic
             traffic.warn(f"the TLS handshake of {address} at {self._security.listener.name} failed: {reason}")

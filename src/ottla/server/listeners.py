@@ -15,11 +15,12 @@ import errno
 import logging
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.broker.call import Dispatch
 from ottla.config.overrides import is_address
+from ottla.observability.metrics import LoginMeter
 from ottla.server.connection import Connection
 from ottla.server.entrance import Entrance
 from ottla.server.handshakes import Handshakes, TlsListener
@@ -55,6 +56,10 @@ class Server:
     def connections_by_listener(self) -> Counter[str]:
         return Counter(connection.client.listener for connection in self._open_connections())
 
+    def logins_by_listener(self) -> Mapping[str, LoginMeter]:
+        """Of listeners with TLS or SASL: the others ask nobody who they are."""
+        return {listener: entrance.logins for listener, entrance in self._entrances.items()}
+
     def secure(self, listener: str, entrance: Entrance) -> None:
         """Give a listener an entrance, before it is started."""
         self._entrances[listener] = entrance
@@ -68,7 +73,7 @@ class Server:
         factory, entrance = self.protocol_factory(listener), self._entrances.get(listener)
         for bound in sockets:
             if entrance is not None and entrance.security.has_tls:
-                tls = TlsListener(bound, factory, entrance.security, self._handshakes, BACKLOG)
+                tls = TlsListener(bound, factory, entrance.security, self._handshakes, BACKLOG, entrance.logins)
                 self._listeners.append(tls)
                 if self._is_open:
                     await tls.start_serving()

@@ -1,11 +1,16 @@
-"""Finding records by time: the first one at or after a timestamp, and the one with the largest timestamp."""
+"""Finding records by time: the first at or after a timestamp, the one with the largest; and when one was written."""
 
+from bisect import bisect_right
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records.batch import BatchHeader, CorruptBatch, decode
+from ottla.records.batch import HEADER_SIZE, BatchHeader, CorruptBatch, decode, read_header
 from ottla.storage.scan import read_batch, scan
 from ottla.storage.segment import Segment
+
+MARKERS_SKIPPED_MAX = 16
+"""Batches of transaction markers that a search for a record steps over."""
 
 
 class TimestampOffset(NamedTuple):
@@ -47,6 +52,30 @@ def find_largest(log: TimedLog) -> TimestampOffset | None:
         if found is not None and (best is None or found.timestamp > best.timestamp):
             best = found
     return best
+
+
+def find_time_at(log: TimedLog, offset: int, up_to: int) -> int | None:
+    """When the first record in [offset, up_to) was written: the first timestamp of its batch, which is not decoded.
+
+    None if there is no record, or it has no timestamp. Transaction markers are no records. OSError or KafkaError if the
+    batch cannot be read.
+    """
+    offset, skipped = max(offset, log.log_start_offset), 0
+    first = max(bisect_right(log.segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
+    for segment in islice(log.segments, first, None):
+        while offset < up_to and (location := segment.locate(offset)) is not None:
+            try:
+                header = read_header(segment.file.read_at(location.position, HEADER_SIZE), 0)
+            except CorruptBatch as error:
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{segment}: {error}") from None
+            if header.base_offset >= up_to or skipped > MARKERS_SKIPPED_MAX:
+                return None
+            if not header.is_control:
+                timestamp = header.max_timestamp if header.log_append_time else header.base_timestamp
+                return timestamp if timestamp >= 0 else None
+            offset = max(header.next_offset, offset + 1)
+            skipped += 1
+    return None
 
 
 def _find_largest_in(segment: Segment, from_offset: int) -> TimestampOffset | None:

@@ -21,6 +21,10 @@ stopwatch: Callable[[], float] = time.perf_counter
 """Seconds since an arbitrary moment. Only for metrics of how long something took: never decide, wait or store by it."""
 
 
+thread_seconds: Callable[[], float] = time.thread_time
+"""Seconds of processor time that the calling thread has used. Only for metrics."""
+
+
 class SteadyClock:
     """The clock by which retention and expiry measure age: the wall clock, limited to twice real time.
 

@@ -4,7 +4,7 @@ import re
 
 from ottla.config import BrokerConfig
 from ottla.observability.catalogue import FAMILIES
-from ottla.observability.metrics import COUNTER
+from ottla.observability.metrics import COUNTER, HISTOGRAM
 from tools.write_metrics import PAGE, build_page
 
 
@@ -23,6 +23,8 @@ def test_names_are_unique_and_well_formed() -> None:
     for family in FAMILIES:
         assert re.fullmatch(r"(kafka|ottla|process)_[a-z0-9_]+", family.name)
         assert family.name.endswith("_total") == (family.kind == COUNTER), family.name
-        assert not family.name.endswith(("_bucket", "_sum")), family.name
+        assert not family.name.endswith("_bucket"), family.name
         assert family.help.endswith(".") and "\n" not in family.help and "|" not in family.help
         assert "le" not in family.labels, family.name
+    samples = {f"{each.name}_{part}" for each in FAMILIES if each.kind == HISTOGRAM for part in ("sum", "count")}
+    assert not samples & {family.name for family in FAMILIES}

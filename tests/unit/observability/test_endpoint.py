@@ -34,12 +34,19 @@ def broken() -> Iterator[str]:
     raise ValueError("the rest")
 
 
+async def fail() -> None:
+    await asyncio.sleep(1)
+    raise ValueError("the rest")
+
+
 def pages() -> dict[str, Callable[[], Page]]:
     return {
         "/page": lambda: Page(iter(["one\n", "", "two\n"])),
         "/large": lambda: Page(iter(["x" * 1_000_000] * 3)),
         "/away": lambda: Page(iter(["away\n"]), SERVICE_UNAVAILABLE),
         "/broken": lambda: Page(broken()),
+        "/patient": lambda: Page(iter(["one\n", asyncio.sleep(2), "two\n"])),
+        "/failing": lambda: Page(iter(["one\n", fail(), "two\n"])),
     }
 
 
@@ -147,6 +154,22 @@ def test_a_page_that_fails_is_an_error_and_not_half_a_page(caplog: pytest.LogCap
     async def scenario(house: House) -> None:
         with caplog.at_level(logging.CRITICAL, "ottla.observability.endpoint"):
             assert await house.ask(b"GET /broken HTTP/1.1\r\n\r\n") == (500, "Internal Server Error\n")
+
+    in_house(scenario)
+
+
+def test_a_page_may_wait_for_something(caplog: pytest.LogCaptureFixture) -> None:
+    # What it waits for may fail, and the reader may be gone before.
+    async def scenario(house: House) -> None:
+        assert await house.ask(b"GET /patient HTTP/1.1\r\n\r\n") == (200, TEXT)
+        with caplog.at_level(logging.CRITICAL, "ottla.observability.endpoint"):
+            assert await house.ask(b"GET /failing HTTP/1.1\r\n\r\n") == (500, "Internal Server Error\n")
+        hasty = await house.visitor()
+        hasty.transport.write(b"GET /patient HTTP/1.1\r\n\r\n")
+        await asyncio.sleep(1)
+        hasty.transport.abort()
+        await asyncio.sleep(5)
+        assert not hasty.received and not house.server.exchanges
 
     in_house(scenario)
 

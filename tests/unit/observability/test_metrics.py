@@ -32,6 +32,21 @@ def test_a_family_is_head_and_samples() -> None:
     )
 
 
+def test_the_parts_of_a_requests_time_add_up() -> None:
+    # Two requests are answered at once. One waits for its handler, in it, and then for something else.
+    meter = RequestMeter("Fetch", 1)
+    for seconds, waited in ((0.0001, None), (0.003, None), (0.7, (0.04, 0.002))):
+        meter.by_version[1][bisect_left(BOUNDS_S, seconds)] += 1
+        meter.seconds += seconds
+        if waited is not None:
+            meter.waits.count_wait(seconds, *waited)
+    parts = (meter.queue_times(), meter.local_times(), meter.remote_times())
+    assert sum(part.sum for part in parts) == pytest.approx(meter.durations().sum)
+    assert all(sum(part.counts) == 3 for part in parts)
+    slots = [[bound for bound, count in zip(BOUNDS_MS, part.counts, strict=False) if count] for part in parts]
+    assert slots == [[0.1, 50], [0.1, 2.5, 5], [0.1, 1000]]
+
+
 def test_a_family_without_series_is_left_out() -> None:
     assert list(format_family(GAUGE, [])) == []
 

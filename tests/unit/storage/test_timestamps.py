@@ -7,6 +7,7 @@ import pytest
 
 from ottla.records.batch import encode, set_append_time
 from ottla.storage.log import Log, LogSettings
+from ottla.storage.timestamps import find_time_at
 from tests.unit.storage.logs import NOW, append, new_disk, new_log, open_log
 
 SETTINGS = LogSettings(segment_bytes=900, index_interval_bytes=150)
@@ -79,6 +80,22 @@ def test_a_clock_that_jumped_leaves_the_lookups_exact() -> None:
             append(log, batch, now_ms=moment)
     assert [found(log, moment) for moment in (0, NOW - 3_600_000, NOW, NOW + 1, moments[2])] == [0, 0, 0, 20, 20]
     assert found(log, moments[2] + 1) is None
+
+
+def test_when_a_record_was_written_is_read_from_its_batch() -> None:
+    # The first timestamp of the batch, or its append time. A reader below the log start begins at it; nothing beyond
+    # `up_to` is looked at.
+    log = new_log(new_disk(), SETTINGS)
+    append(log, encode([(None, bytes(30), (), 500), (None, bytes(30), (), 400)]))
+    stamped = encode([(None, bytes(30), (), 1)])
+    set_append_time(memoryview(stamped), 700)
+    append(log, stamped)
+    for stamp in range(900, 920):
+        append(log, encode([(None, bytes(30), (), stamp)]))
+    assert [find_time_at(log, offset, 100) for offset in (0, 1, 2, 3, 22, 23)] == [500, 500, 700, 900, 919, None]
+    assert find_time_at(log, 3, 3) is None and find_time_at(log, 0, 2) == 500
+    log.advance_log_start(2)
+    assert find_time_at(log, 0, 100) == 700
 
 
 def found(log: Log, moment: int) -> int | None:

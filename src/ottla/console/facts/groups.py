@@ -11,6 +11,7 @@ from ottla.console.facts.metadata import Snapshot
 from ottla.console.facts.offsets import list_offsets
 from ottla.console.facts.settings import raise_for_code
 from ottla.errors import ErrorCode, KafkaError
+from ottla.records.lag import count_lag
 from ottla.topic_partition import TopicPartition
 from ottla.wire.malformed import Malformed
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -172,7 +173,7 @@ def sum_lag(committed: Offsets, ends: Mapping[TopicPartition, int]) -> int:
 def lag_of(committed: Committed, end: int | None) -> int | None:
     if committed.lag is not None:
         return committed.lag
-    return None if end is None else max(end - committed.offset, 0)
+    return None if end is None else count_lag(committed.offset, end)
 
 
 def describe_group(client: Client, snapshot: Snapshot, group: ListedGroup) -> GroupDetails:
