@@ -1,38 +1,49 @@
-"""Open transactions as partitions see them, compared with what the coordinators know, and the marker that ends one."""
+"""Open transactions of topics that a command names, as the leaders of their partitions see them.
+
+What a hanging transaction is, and how it is ended: `ottla.client.hanging_transactions`.
+"""
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ottla.cli.client import CommandClient
 from ottla.cli.command_error import CommandError
 
 if TYPE_CHECKING:
-    from ottla.client.client import Client
-
-UNDECIDED = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
-"""States of a transaction that its coordinator will still end."""
-
-
-class OpenTransaction(NamedTuple):
-    """A transaction that is open in a partition."""
-
-    topic: str
-    partition: int
-    start_offset: int
-    producer_id: int
-    producer_epoch: int
-    last_ms: int
-    """The time of the producer's last batch."""
-    coordinator_epoch: int
+    from ottla.client.hanging_transactions import OpenTransaction
 
 
 def list_open_transactions(
     client: CommandClient, topics: Iterable[str], partitions: Collection[int] = ()
-) -> list[OpenTransaction]:
+) -> "list[OpenTransaction]":
     """All transactions that are open in these topics, according to the leaders of their partitions."""
-    from ottla.client.connection import name_error
-    from ottla.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
+    from ottla.client import hanging_transactions
 
+    led = _find_leaders(client, topics, partitions)
+    with client.open_own_client() as own:
+        return hanging_transactions.list_open_transactions(own, led)
+
+
+def find_hanging(client: CommandClient, topics: Iterable[str], before_ms: int) -> "list[OpenTransaction]":
+    """Open transactions whose producers have not written since `before_ms` and that no coordinator will end."""
+    from ottla.client import hanging_transactions
+
+    led = _find_leaders(client, topics)
+    with client.open_own_client() as own:
+        return hanging_transactions.find_hanging(own, led, before_ms)
+
+
+def write_abort_marker(client: CommandClient, hanging: "OpenTransaction") -> int:
+    """End a transaction in its partition. Returns the partition's error code."""
+    from ottla.client import hanging_transactions
+
+    with client.open_own_client() as own:
+        return hanging_transactions.write_abort_marker(own, hanging)
+
+
+def _find_leaders(
+    client: CommandClient, topics: Iterable[str], partitions: Collection[int] = ()
+) -> dict[int, dict[str, list[int]]]:
     led: dict[int, dict[str, list[int]]] = {}
     for name, topic in client.describe_topics(list(topics)).items():
         if topic is None:
@@ -40,77 +51,4 @@ def list_open_transactions(
         for partition in topic.partitions:
             if partition.leader is not None and (not partitions or partition.id in partitions):
                 led.setdefault(partition.leader.id, {}).setdefault(name, []).append(partition.id)
-    found = []
-    with client.open_own_client() as own:
-        for broker, wanted in sorted(led.items()):
-            asked = [TopicRequest(name=name, partition_indexes=numbers) for name, numbers in wanted.items()]
-            for answer in own.ask_broker(broker, DescribeProducersRequest(topics=asked)).topics:
-                for part in answer.partitions:
-                    if part.error_code:
-                        reason = part.error_message or name_error(part.error_code)
-                        raise CommandError(f"{answer.name}-{part.partition_index}: {reason}")
-                    found += [
-                        OpenTransaction(
-                            answer.name,
-                            part.partition_index,
-                            each.current_txn_start_offset,
-                            each.producer_id,
-                            each.producer_epoch,
-                            each.last_timestamp,
-                            each.coordinator_epoch,
-                        )
-                        for each in part.active_producers
-                        if each.current_txn_start_offset >= 0
-                    ]
-    return sorted(found)
-
-
-def find_hanging(client: CommandClient, topics: Iterable[str], before_ms: int) -> list[OpenTransaction]:
-    """Open transactions whose producers have not written since `before_ms` and that no coordinator will end."""
-    old = [each for each in list_open_transactions(client, topics) if each.last_ms < before_ms]
-    if not old:
-        return []
-    with client.open_own_client() as own:
-        known = _list_known(own, sorted({each.producer_id for each in old}))
-    return [each for each in old if (each.producer_id, each.topic, each.partition) not in known]
-
-
-def _list_known(client: "Client", producer_ids: list[int]) -> set[tuple[int, str, int]]:
-    """Producer id, topic and partition of every transaction that a coordinator will end."""
-    from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
-    from ottla.wire.messages.list_transactions import ListTransactionsRequest
-
-    known = set()
-    for broker, listed in client.ask_each(ListTransactionsRequest(producer_id_filters=producer_ids)).items():
-        names = [state.transactional_id for state in listed.transaction_states]
-        if not names:
-            continue
-        described = client.ask_broker(broker, DescribeTransactionsRequest(transactional_ids=names))
-        for state in described.transaction_states:
-            if state.transaction_state in UNDECIDED:
-                for topic in state.topics:
-                    known |= {(state.producer_id, topic.topic, number) for number in topic.partitions}
-    return known
-
-
-def write_abort_marker(client: CommandClient, hanging: OpenTransaction) -> int:
-    """End a transaction in its partition. Returns the partition's error code."""
-    from ottla.wire.messages.write_txn_markers import (
-        WritableTxnMarker,
-        WritableTxnMarkerTopic,
-        WriteTxnMarkersRequest,
-        WriteTxnMarkersResponse,
-    )
-
-    marker = WritableTxnMarker(
-        producer_id=hanging.producer_id,
-        producer_epoch=hanging.producer_epoch,
-        transaction_result=False,
-        topics=[WritableTxnMarkerTopic(name=hanging.topic, partition_indexes=[hanging.partition])],
-        coordinator_epoch=max(hanging.coordinator_epoch, 0),  # -1 if no coordinator has ended a transaction here yet
-    )
-    request = WriteTxnMarkersRequest(markers=[marker])
-    with client.open_own_client() as own:
-        response: WriteTxnMarkersResponse = own.ask_leader(hanging.topic, hanging.partition, request)
-    code: int = response.markers[0].topics[0].partitions[0].error_code
-    return code
+    return led

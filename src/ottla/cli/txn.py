@@ -11,13 +11,7 @@ from typing import Any
 
 from ottla.cli.client import CommandClient, create_action_adder
 from ottla.cli.command_error import USAGE_ERROR, CommandError
-from ottla.cli.hanging import (
-    UNDECIDED,
-    OpenTransaction,
-    find_hanging,
-    list_open_transactions,
-    write_abort_marker,
-)
+from ottla.cli.hanging import find_hanging, list_open_transactions, write_abort_marker
 from ottla.cli.numbers import INT64_MAX, int_between, parse_offset, parse_partition
 from ottla.cli.offset_ranges import time_ms
 from ottla.cli.output import add_format_argument, hyphenate, show_rows
@@ -104,6 +98,7 @@ def _list(options: argparse.Namespace) -> None:
 
 
 def _describe(options: argparse.Namespace) -> None:
+    from ottla.client.hanging_transactions import UNDECIDED
     from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
 
     client = CommandClient(options)
@@ -131,6 +126,8 @@ def _describe(options: argparse.Namespace) -> None:
 
 
 def _find_hanging(options: argparse.Namespace) -> None:
+    from ottla.client.hanging_transactions import OpenTransaction
+
     client = CommandClient(options)
     topics = options.topic or sorted(client.fetch_metadata().topics)
     now = _now_ms()

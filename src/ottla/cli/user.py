@@ -3,7 +3,8 @@
 import argparse
 import secrets
 import sys
-from hashlib import pbkdf2_hmac
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 from ottla.cli.client import CommandClient, create_action_adder
@@ -14,12 +15,10 @@ from ottla.cli.suggestions import suggest
 
 if TYPE_CHECKING:
     from ottla.client.client import Client
-    from ottla.wire.messages.alter_user_scram_credentials import ScramCredentialDeletion, ScramCredentialUpsertion
 
 MECHANISMS = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
 """Name -> Kafka's number, and the name of the hash."""
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16_384
-_SALT_BYTES = 24
 _NAMES = {number: name for name, (number, _) in MECHANISMS.items()}
 
 
@@ -116,9 +115,10 @@ def _delete(options: argparse.Namespace) -> None:
 
 def delete_mechanism(client: "Client", user: str, mechanism: str) -> None:
     """Delete the credential with which a user logs in by one mechanism."""
-    from ottla.wire.messages.alter_user_scram_credentials import ScramCredentialDeletion
+    from ottla.client import scram_users
 
-    _change(client, user, [ScramCredentialDeletion(name=user, mechanism=MECHANISMS[mechanism][0])], [])
+    with _explaining():
+        scram_users.delete_mechanism(client, user, mechanism)
 
 
 def find_users(client: "Client", *, required: bool = True) -> dict[str, dict[str, int]]:
@@ -145,32 +145,20 @@ def find_users(client: "Client", *, required: bool = True) -> dict[str, dict[str
 
 def set_password(client: "Client", user: str, password: str, mechanisms: list[str], iterations: int) -> None:
     """The broker gets a salted hash of the password, never the password."""
-    from ottla.wire.messages.alter_user_scram_credentials import ScramCredentialUpsertion
+    from ottla.client import scram_users
 
-    for mechanism in mechanisms:
-        number, algorithm = MECHANISMS[mechanism]
-        salt = secrets.token_bytes(_SALT_BYTES)
-        salted = pbkdf2_hmac(algorithm, password.encode(), salt, iterations)
-        upsertion = ScramCredentialUpsertion(
-            name=user, mechanism=number, iterations=iterations, salt=salt, salted_password=salted
-        )
-        _change(client, user, [], [upsertion])  # a request names each user once
+    with _explaining():
+        scram_users.set_password(client, user, password, mechanisms, iterations)
 
 
-def _change(
-    client: "Client",
-    user: str,
-    deletions: "list[ScramCredentialDeletion]",
-    upsertions: "list[ScramCredentialUpsertion]",
-) -> None:
-    from ottla.client.connection import name_error
-    from ottla.wire.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+@contextmanager
+def _explaining() -> Iterator[None]:
+    from ottla.errors import KafkaError
 
-    answer = client.ask_any(AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions))
-    for result in answer.results:
-        if result.error_code:
-            name = name_error(result.error_code)
-            raise CommandError(f"user {user!r}: {result.error_message or name} ({name})")
+    try:
+        yield
+    except KafkaError as error:
+        raise CommandError(f"{error.message} ({error.code.name})") from None
 
 
 def _require(name: str, users: dict[str, dict[str, int]]) -> None:

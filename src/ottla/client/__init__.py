@@ -15,6 +15,8 @@ fetching.py            record batches of a partition, from one offset to another
 sending.py             record batches to the leaders of their partitions, in order, without duplicates
 transactions.py        the steps of a producer in a transaction
 transaction_states.py  transactions as their coordinators see them: list, describe, abort
+hanging_transactions.py  transactions that are open in a partition and that nobody will end
+scram_users.py         passwords of users who log in with SCRAM
 groups.py              committed offsets of a group, without membership
 backoff.py             deadlines and pauses between attempts; the clock of a client
 settings.py            client settings by Kafka's names
