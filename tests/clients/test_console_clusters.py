@@ -50,11 +50,11 @@ def test_the_same_on_every_cluster(console: Console) -> None:
     try:
         console.forget()
         take_sample(console)
-        index = console.groups.get()
+        groups = console.groups.get()
         for protocol in members:
-            assert index.groups[protocol].kind == protocol
+            assert groups[protocol].kind == protocol
             with console.clients.borrow() as client:
-                details = describe_group(client, console.metadata.get(), index.groups[protocol])
+                details = describe_group(client, console.metadata.get(), groups[protocol])
             (member,) = details.members
             assert sorted(where.partition for where in member.partitions) == [0, 1]
             page = ask(app, f"/groups/{protocol}").text

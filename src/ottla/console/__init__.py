@@ -17,6 +17,7 @@ user asks for the console.
     history.py         an hour of samples
     sampling.py        takes the samples
     copying.py         views as commands and programs
+    snippets.py        their pieces
     facts/             what is asked of the cluster: metadata, topics, groups, disks, records, apps
     views/             the pages, one module for each
 """

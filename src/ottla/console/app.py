@@ -28,11 +28,13 @@ from ottla.console.views import (
     cluster,
     connectors,
     groups,
+    quotas,
     records,
     sessions,
     topic,
     topics,
     transactions,
+    users,
 )
 from ottla.errors import KafkaError
 
@@ -42,7 +44,7 @@ logger = logging.getLogger("ottla.console")
 def make_app(console: Console, hosts: Collection[str], login: Login | None) -> ASGIApp:
     """`hosts` are the names that the console answers to. Without a `login` everybody who reaches it may use it."""
     application = Starlette(
-        routes=_make_routes(),
+        routes=make_routes(),
         lifespan=_sample_while_running,
         exception_handlers={404: _answer_not_found, 500: _answer_failure},
     )
@@ -54,7 +56,7 @@ def make_app(console: Console, hosts: Collection[str], login: Login | None) -> A
     return Guard(application, hosts, login, is_read_only=options.is_read_only, root_path=options.root_path)
 
 
-def _make_routes() -> list[Route | Mount]:
+def make_routes() -> list[Route | Mount]:
     return [
         _show("/", cluster.show),
         _show("/brokers/{broker:int}", cluster.show_broker),
@@ -76,13 +78,16 @@ def _make_routes() -> list[Route | Mount]:
         _show("/groups/{name:path}", groups.show_group),
         _change("/groups/{name:path}", groups.change),
         _show("/transactions", transactions.show),
-        _change("/transactions", transactions.abort),
+        _change("/transactions", transactions.change),
         _show("/access", access.show),
         _change("/access", access.change),
+        _change("/access/users", users.change),
+        _change("/access/quotas", quotas.change),
         _show("/apps", apps.show),
         _show("/apps/{name}", apps.show_app),
         _change("/apps/{name}", apps.change),
         _show("/connectors", connectors.show),
+        _change("/connectors", connectors.create),
         _show("/connectors/{name:path}", connectors.show_connector),
         _change("/connectors/{name:path}", connectors.change),
         _show("/login", sessions.show),

@@ -25,6 +25,7 @@ _NOT_FOUND = (
     ErrorCode.GROUP_ID_NOT_FOUND,
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
 )
+_DENIED = tuple(code for code in ErrorCode if code.name.endswith("_AUTHORIZATION_FAILED"))
 
 
 class BadInput(ValueError):
@@ -66,7 +67,7 @@ class Call:
         found = self.form.get(name)
         return found[0] if found else default
 
-    def page(self, template: str, status: int = 200, **values: Any) -> Response:
+    def page(self, template: str, status: int = 200, /, **values: Any) -> Response:
         html = self._templates.get_template(template).render(
             {
                 "root": self.root,
@@ -133,10 +134,16 @@ def answer_error(call: Call, error: Exception) -> Response:
             hint = "Is a broker running there? (ottla up)"
         return call.page("error.html", 502, title="The cluster does not answer", message=str(error), hint=hint)
     if isinstance(error, KafkaError):
-        status = 404 if error.code in _NOT_FOUND else 409
-        message = error.message or error.code.name
-        return call.page("error.html", status, title="The cluster refuses", message=message, hint=error.code.name)
+        status = 404 if error.code in _NOT_FOUND else 403 if error.code in _DENIED else 409
+        return call.page("error.html", status, title="The cluster refuses", message=explain(error), hint="")
     raise error
+
+
+def explain(error: KafkaError) -> str:
+    """One line: what the cluster said, and the name of its error code."""
+    name = error.code.name
+    words = " ".join(error.message.split()).rstrip(".")
+    return f"{words} ({name})" if words and name not in words else words or name
 
 
 async def _read_form(request: Request) -> dict[str, list[str]]:

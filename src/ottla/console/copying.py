@@ -1,290 +1,258 @@
-"""Views as an `ottla` command, a Python program and a PySpark program that show the same.
-
-Settings of the connection are carried over; secrets are left out, with a place for them.
-"""
+"""Views as an `ottla` command, a Python program and a PySpark program that show the same. Each can be run as it is."""
 
 import shlex
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from urllib.parse import quote
 
 from ottla.console.console import Options
+from ottla.console.facts.searching import Search
+from ottla.console.snippets import (
+    Copies,
+    make_copies,
+    write_admin,
+    write_consumer,
+    write_flags,
+    write_grep,
+    write_printing,
+    write_reading,
+    write_rows_in_spark,
+    write_settings,
+    write_settings_program,
+    write_spark_filter,
+)
 
-_SECRETS = ("password", "secret", "token", "key.pem", "jaas", "user.info")
-_NOT_CARRIED = ("bootstrap.servers", "client.id", "default.api.timeout.ms", "request.timeout.ms")
+NO_SEARCH = Search("")
 
 
-class Copyable(NamedTuple):
-    name: str
-    text: str
-
-
-Copies = list[Copyable]
+def _copy_rows(command: str, program: str, schema: str) -> Copies:
+    """A view whose Python makes `rows`."""
+    return make_copies(command, write_printing(program), write_rows_in_spark(program, schema))
 
 
 def copy_cluster(options: Options) -> Copies:
-    return _make(
-        f"ottla cluster status{_flags(options)}",
-        f"""{_admin(options)}
+    program = f"""{write_admin(options)}
 cluster = admin.describe_cluster().result()
-print(cluster.cluster_id, "controller:", cluster.controller.id)
-for node in cluster.nodes:
-    print(node.id, f"{{node.host}}:{{node.port}}", node.rack)
-""",
-        _rows_in_spark(
-            f"{_admin(options)}\n"
-            "rows = [(node.id, node.host, node.port) for node in admin.describe_cluster().result().nodes]",
-            "id int, host string, port int",
-        ),
+rows = [(node.id, node.host, node.port, node.id == cluster.controller.id) for node in cluster.nodes]"""
+    return _copy_rows(
+        f"ottla cluster status{write_flags(options)}", program, "id int, host string, port int, is_controller boolean"
     )
 
 
 def copy_broker(options: Options, broker: int) -> Copies:
-    return _make(
-        f"ottla config get broker {broker}{_flags(options)}",
-        _settings_program(options, "BROKER", str(broker)),
-        _rows_in_spark(
-            _settings_program(options, "BROKER", str(broker), printing=False), "name string, value string, source int"
-        ),
-    )
+    program = write_settings_program(options, "BROKER", str(broker))
+    return _copy_rows(f"ottla config get broker {broker}{write_flags(options)}", program, "name string, value string")
 
 
 def copy_topics(options: Options, internal: bool) -> Copies:
-    listing = "rows = [(name, len(topic.partitions)) for name, topic in admin.list_topics().topics.items()]"
-    return _make(
-        f"ottla topic list{' --internal' * internal}{_flags(options)}",
-        f"{_admin(options)}\nfor name, topic in sorted(admin.list_topics().topics.items()):\n"
-        "    print(name, len(topic.partitions))\n",
-        _rows_in_spark(f"{_admin(options)}\n{listing}", "topic string, partitions int"),
+    program = f"""{write_admin(options)}
+topics = admin.list_topics().topics
+rows = [(name, len(topic.partitions)) for name, topic in sorted(topics.items())]"""
+    return _copy_rows(
+        f"ottla topic list{' --internal' * internal}{write_flags(options)}", program, "topic string, partitions int"
     )
 
 
 def copy_topic(options: Options, topic: str) -> Copies:
-    return _make(
-        f"ottla topic describe {shlex.quote(topic)}{_flags(options)}",
-        f"""{_admin(options)}
+    return make_copies(
+        f"ottla topic describe {shlex.quote(topic)}{write_flags(options)}",
+        f"""{write_admin(options)}
 for partition in admin.list_topics({topic!r}).topics[{topic!r}].partitions.values():
     print(partition.id, "leader:", partition.leader, "replicas:", partition.replicas, "in sync:", partition.isrs)
 """,
-        _spark(options, topic, ['.groupBy("partition").agg({"offset": "max"})'], "earliest") + "\nrecords.show()\n",
+        write_reading(options, topic, ['.groupBy("partition")', '.agg({"offset": "max"})']),
     )
 
 
 def copy_settings(options: Options, topic: str) -> Copies:
-    return _make(
-        f"ottla config get topic {shlex.quote(topic)}{_flags(options)}",
-        _settings_program(options, "TOPIC", topic),
-        _rows_in_spark(
-            _settings_program(options, "TOPIC", topic, printing=False), "name string, value string, source int"
-        ),
-    )
+    program = write_settings_program(options, "TOPIC", topic)
+    command = f"ottla config get topic {shlex.quote(topic)}{write_flags(options)}"
+    return _copy_rows(command, program, "name string, value string")
 
 
 def copy_groups(options: Options) -> Copies:
-    return _make(
-        f"ottla group list{_flags(options)}",
-        f"{_admin(options)}\nfor group in admin.list_consumer_groups().result().valid:\n"
-        "    print(group.group_id, group.type, group.state)\n",
-        _rows_in_spark(
-            f"{_admin(options)}\nrows = [(group.group_id, str(group.state)) "
-            "for group in admin.list_consumer_groups().result().valid]",
-            "group string, state string",
-        ),
-    )
+    program = f"""{write_admin(options)}
+groups = admin.list_consumer_groups().result().valid
+rows = [(group.group_id, group.state.name) for group in groups]"""
+    return _copy_rows(f"ottla group list{write_flags(options)}", program, "group string, state string")
 
 
 def copy_group(options: Options, group: str) -> Copies:
-    offsets = f"""from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+    program = f"""from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-admin = AdminClient({_settings(options)})
+admin = AdminClient({write_settings(options)})
 wanted = [ConsumerGroupTopicPartitions({group!r})]
 committed = admin.list_consumer_group_offsets(wanted)[{group!r}].result().topic_partitions
 ends = admin.list_offsets({{TopicPartition(at.topic, at.partition): OffsetSpec.latest() for at in committed}})
 ends = {{(where.topic, where.partition): end.result().offset for where, end in ends.items()}}
 rows = [(at.topic, at.partition, at.offset, ends[at.topic, at.partition] - at.offset) for at in committed]"""
-    return _make(
-        f"ottla group describe {shlex.quote(group)}{_flags(options)}",
-        f"{offsets}\nfor row in sorted(rows):\n    print(*row)\n",
-        _rows_in_spark(offsets, "topic string, partition int, committed long, lag long"),
+    return _copy_rows(
+        f"ottla group describe {shlex.quote(group)}{write_flags(options)}",
+        program,
+        "topic string, partition int, committed long, lag long",
     )
+
+
+def copy_topic_groups(options: Options, topic: str, groups: list[str]) -> Copies:
+    """The groups that read a topic, with their lag there."""
+    named = " ".join(shlex.quote(name) for name in groups)
+    program = f"""from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+admin = AdminClient({write_settings(options)})
+rows = []
+for group in {groups!r}:
+    committed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result()
+    for at in committed.topic_partitions:
+        if at.topic == {topic!r}:
+            where = TopicPartition(at.topic, at.partition)
+            end = admin.list_offsets({{where: OffsetSpec.latest()}})[where].result().offset
+            rows.append((group, at.partition, at.offset, end - at.offset))"""
+    command = f"ottla group describe {named}" if groups else "ottla group list"
+    return _copy_rows(command + write_flags(options), program, "group string, partition int, committed long, lag long")
 
 
 def copy_records(
-    options: Options, topic: str, *, partition: int | None, start: str, number: int | None, limit: int
+    options: Options,
+    topic: str,
+    *,
+    partition: int | None,
+    start: str,
+    number: int | None,
+    limit: int,
+    search: Search = NO_SEARCH,
 ) -> Copies:
     """`start` is newest, oldest, offset or time; `number` the offset or the time in milliseconds."""
-    command = ["ottla consume", shlex.quote(topic)]
-    if partition is not None:
-        command.append(f"--partition {partition}")
-    places = {"newest": f"--last {limit}", "offset": f"--offset {number}", "time": f"--since {number}"}
-    command += [places[start]] if start in places else []
-    command += ["--format json"] if start == "newest" else [f"--count {limit} --format json"]
-    return _make(
-        " ".join(command) + _flags(options),
-        _consumer(options, topic, partition, start, number, limit),
-        _spark(options, topic, _spark_filters(partition, start, number, limit), "earliest") + "\nrecords.show()\n",
-    )
-
-
-def copy_transactions(options: Options) -> Copies:
-    asking = f"""from ottla.client.client import Client
-from ottla.client.transaction_states import list_transactional_ids, transaction_states
-
-client = Client({_settings(options)})
-states = transaction_states(client, list_transactional_ids(client, ""))
-rows = [(name, state.producer_id, state.state) for name, state in states.items()]"""
-    return _make(
-        f"ottla txn list{_flags(options)}",
-        f"# confluent-kafka cannot list transactions; Ottla's own client can\n{asking}\n"
-        "for row in rows:\n    print(*row)\n",
-        _rows_in_spark(asking, "transactional_id string, producer_id long, state string"),
-    )
-
-
-def copy_access(options: Options) -> Copies:
-    return _make(
-        f"ottla acl list{_flags(options)}",
-        f"""from confluent_kafka.admin import AclBindingFilter, AclOperation, AclPermissionType, AdminClient
-from confluent_kafka.admin import ResourcePatternType, ResourceType
-
-admin = AdminClient({_settings(options)})
-everything = AclBindingFilter(
-    ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
-)
-for binding in admin.describe_acls(everything).result():
-    print(binding)
-""",
-        "",
-    )
-
-
-def copy_apps(options: Options) -> Copies:
-    return _make(f"ottla stream list{_flags(options)}\nottla sink list{_flags(options)}", "", "")
-
-
-def copy_app(options: Options, name: str) -> Copies:
-    return _make(f"ottla stream describe {shlex.quote(name)}{_flags(options)}", "", "")
-
-
-def copy_connectors(url: str, name: str = "") -> Copies:
-    address = url.rstrip("/")
-    action = f"status {shlex.quote(name)}" if name else "list"
-    path = f"/connectors/{name}/status" if name else "/connectors?expand=status"
-    return _make(
-        f"ottla connect {action} --url {shlex.quote(address)}",
-        f"import json\nfrom urllib.request import urlopen\n\nprint(json.load(urlopen({address + path!r})))\n",
-        "",
-    )
-
-
-# The parts
-
-
-def _make(command: str, python: str, pyspark: str) -> Copies:
-    found = [Copyable("ottla", command), Copyable("Python", python), Copyable("PySpark", pyspark)]
-    return [each for each in found if each.text]
-
-
-def _is_secret(name: str) -> bool:
-    return any(part in name.lower() for part in _SECRETS)
-
-
-def _carried(options: Options) -> dict[str, str]:
-    return {
-        name: "..." if _is_secret(name) else value
-        for name, value in options.settings.items()
-        if name not in _NOT_CARRIED
-    }
-
-
-def _flags(options: Options) -> str:
-    extra = "".join(f" -X {shlex.quote(f'{name}={value}')}" for name, value in _carried(options).items())
-    return f" -b {shlex.quote(options.settings['bootstrap.servers'])}{extra}"
-
-
-def _settings(options: Options, **more: str) -> str:
-    found = {"bootstrap.servers": options.settings["bootstrap.servers"], **_carried(options)}
-    found |= {name.replace("_", "."): value for name, value in more.items()}
-    return _write_dict(found)
-
-
-def _write_dict(pairs: Mapping[str, str]) -> str:
-    return "{" + ", ".join(f"{name!r}: {value!r}" for name, value in pairs.items()) + "}"
-
-
-def _admin(options: Options) -> str:
-    return f"from confluent_kafka.admin import AdminClient\n\nadmin = AdminClient({_settings(options)})"
-
-
-def _settings_program(options: Options, kind: str, name: str, *, printing: bool = True) -> str:
-    text = f"""from confluent_kafka.admin import AdminClient, ConfigResource
-
-admin = AdminClient({_settings(options)})
-resource = ConfigResource(ConfigResource.Type.{kind}, {name!r})
-settings = admin.describe_configs([resource])[resource].result()
-"""
-    if printing:
-        return text + 'for name, setting in sorted(settings.items()):\n    print(f"{name}={setting.value}")\n'
-    return text + "rows = [(name, setting.value, setting.source) for name, setting in sorted(settings.items())]"
-
-
-def _consumer(options: Options, topic: str, partition: int | None, start: str, number: int | None, limit: int) -> str:
-    numbers = (
-        f"[{partition}]" if partition is not None else f"consumer.list_topics({topic!r}).topics[{topic!r}].partitions"
-    )
+    newest, has_search = start == "newest", bool(search.text)
+    command = f"ottla consume {shlex.quote(topic)} --format json"
+    command += "" if partition is None else f" --partition {partition}"
+    command += {"offset": f" --offset {number}", "time": f" --since {number}"}.get(start, "")
+    if not has_search:
+        command += f" --last {limit}" if newest else f" --count {limit}"
+    command += write_flags(options) + write_grep(search)
+    if has_search:
+        command += f" | {'tail' if newest else 'head'} -n {limit}"
     where = {
-        "newest": f"max(low, high - {limit})",
+        "newest": "low" if has_search else f"max(low, high - {limit})",
         "oldest": "low",
         "offset": str(number),
         "time": f"consumer.offsets_for_times([TopicPartition({topic!r}, number, {number})])[0].offset",
     }[start]
-    return f"""from confluent_kafka import Consumer, TopicPartition
-
-consumer = Consumer({_settings(options, group_id="console-copy", enable_auto_commit="false")})
-places = []
-for number in {numbers}:
-    low, high = consumer.get_watermark_offsets(TopicPartition({topic!r}, number))
-    places.append(TopicPartition({topic!r}, number, {where}))
-consumer.assign(places)
-for message in consumer.consume({limit}, timeout=5):
-    print(message.partition(), message.offset(), message.key(), message.value())
-consumer.close()
-"""
-
-
-def _spark_filters(partition: int | None, start: str, number: int | None, limit: int) -> Sequence[str]:
-    filters = [f'.where("partition = {partition}")'] if partition is not None else []
-    if start == "offset":
-        filters.append(f'.where("offset >= {number}")')
-    if start == "time":
-        filters.append(f'.where("timestamp >= timestamp_millis({number})")')
-    order = "desc" if start == "newest" else "asc"
-    return [
-        *filters,
-        f'.orderBy("timestamp {order}")'.replace(' desc")', '", ascending=False)').replace(' asc")', '")'),
-        f".limit({limit})",
-    ]
-
-
-def _spark(options: Options, topic: str, more: Sequence[str], start: str) -> str:
-    settings = {"kafka.bootstrap.servers": options.settings["bootstrap.servers"]}
-    settings |= {f"kafka.{name}": value for name, value in _carried(options).items()}
-    lines = [f"    .option({name!r}, {value!r})" for name, value in settings.items()]
-    chain = "\n".join(
-        [
-            '    spark.read.format("ottla")',
-            *lines,
-            f'    .option("subscribe", {topic!r})',
-            f'    .option("startingOffsets", {start!r})',
-            "    .load()",
-            *(f"    {each}" for each in more),
-        ]
+    filters = [] if partition is None else [f'.where("partition = {partition}")']
+    if start in ("offset", "time"):
+        filters.append(f'.where("{"offset" if start == "offset" else "unix_millis(timestamp)"} >= {number}")')
+    order = f'.orderBy("timestamp"{", ascending=False" if newest else ""})'
+    return make_copies(
+        command,
+        write_consumer(options, topic, partition, where, limit, search),
+        write_reading(options, topic, [*filters, *write_spark_filter(search), order, f".limit({limit})"]),
     )
-    return f"import ottla.spark\n\nspark = ottla.spark.session()\nrecords = (\n{chain}\n)"
 
 
-def _rows_in_spark(program: str, schema: str) -> str:
-    return (
-        f"import ottla.spark\n{program}\n\nspark = ottla.spark.session()\n"
-        f"spark.createDataFrame(rows, {schema!r}).show(truncate=False)\n"
+def copy_produce(options: Options, topic: str) -> Copies:
+    """One record with a key."""
+    settings = write_settings(options)
+    return make_copies(
+        f"echo '{{\"id\": 1}}' | ottla produce {shlex.quote(topic)} --key k1{write_flags(options)}",
+        f"""from confluent_kafka import Producer
+
+producer = Producer({settings})
+producer.produce({topic!r}, '{{"id": 1}}', "k1")
+producer.flush()
+""",
+        f"""import ottla.spark
+
+spark = ottla.spark.session()
+rows = spark.createDataFrame([("k1", '{{"id": 1}}')], "key string, value string")
+settings = {settings}
+options = {{f"kafka.{{name}}": value for name, value in settings.items()}}
+rows.write.format("ottla").mode("append").options(**options).option("topic", {topic!r}).save()
+""",
+    )
+
+
+def copy_transactions(options: Options) -> Copies:
+    # confluent-kafka cannot list transactions; Ottla's own client can
+    program = f"""from ottla.client.client import Client
+from ottla.client.transaction_states import list_transactional_ids, transaction_states
+
+client = Client({write_settings(options)})
+states = transaction_states(client, list_transactional_ids(client, ""))
+rows = [(name, state.producer_id, state.state) for name, state in states.items()]
+client.close()"""
+    return _copy_rows(
+        f"ottla txn list{write_flags(options)}", program, "transactional_id string, producer_id long, state string"
+    )
+
+
+def copy_access(options: Options) -> Copies:
+    flags = write_flags(options)
+    program = f"""from confluent_kafka.admin import AclBindingFilter, AclOperation, AclPermissionType, AdminClient
+from confluent_kafka.admin import ResourcePatternType, ResourceType
+
+admin = AdminClient({write_settings(options)})
+everything = AclBindingFilter(
+    ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+)
+rows = [
+    (acl.principal, acl.permission_type.name, acl.operation.name, acl.restype.name, acl.name, acl.host)
+    for acl in admin.describe_acls(everything).result()
+]"""
+    return _copy_rows(
+        f"ottla acl list{flags}\nottla user list{flags}\nottla quota list{flags}",
+        program,
+        "principal string, permission string, operation string, resource string, name string, host string",
+    )
+
+
+def copy_apps(options: Options) -> Copies:
+    flags = write_flags(options)
+    program = f"""from ottla.client.client import Client
+from ottla.client.exactly_once.sinks import find_sinks
+from ottla.streams.running.registration import read_registrations
+
+client = Client({write_settings(options)})
+rows = [(name, "app", app.state) for name, app in read_registrations(client).items()]
+rows += [(sink.query_id, "Spark query", f"batch {{sink.last_batch}}") for sink in find_sinks(client)]
+client.close()"""
+    return _copy_rows(
+        f"ottla stream list{flags}\nottla sink list{flags}", program, "name string, kind string, state string"
+    )
+
+
+def copy_app(options: Options, name: str, address: str) -> Copies:
+    program = f"""import json
+from urllib.request import urlopen
+
+progress = json.load(urlopen({f"{address}/progress"!r}))
+rows = [(each["subtopology"], each["state"], each["rows_read"]) for each in progress["subtopologies"]]"""
+    return _copy_rows(
+        f"ottla stream describe {shlex.quote(name)}{write_flags(options)}",
+        program,
+        "subtopology string, state string, rows_read long",
+    )
+
+
+def copy_store(options: Options, name: str, address: str, store: str, key: list[str]) -> Copies:
+    words = " ".join(shlex.quote(word) for word in (name, store, *key))
+    path = "/".join(("stores", *(quote(part, safe="") for part in (store, *key))))
+    program = f"""import json
+from urllib.request import urlopen
+
+found = json.load(urlopen({f"{address}/{path}"!r}))
+rows = [(json.dumps(row),) for row in found.get("rows", [found])]"""
+    return _copy_rows(f"ottla stream query {words}{write_flags(options)}", program, "row string")
+
+
+def copy_connectors(url: str, name: str = "") -> Copies:
+    address = url.rstrip("/")
+    command = f"status {shlex.quote(name)}" if name else "list"
+    path = f"/connectors/{quote(name, safe='')}/status" if name else "/connectors?expand=status"
+    statuses = "[found]" if name else "[each['status'] for each in found.values()]"
+    program = f"""import json
+from urllib.request import urlopen
+
+found = json.load(urlopen({address + path!r}))
+rows = [(each["name"], each["connector"]["state"], len(each["tasks"])) for each in {statuses}]"""
+    return _copy_rows(
+        f"ottla connect {command} --url {shlex.quote(address)}", program, "connector string, state string, tasks int"
     )

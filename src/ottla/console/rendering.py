@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ottla import __version__
 from ottla.console.assets import TEMPLATES
+from ottla.console.facts.quotas import write_amount
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 NOTHING = "\u2013"
@@ -33,6 +34,7 @@ def make_environment() -> Environment:
         "ago": write_duration,
         "segment": quote_segment,
         "json": json.dumps,
+        "amount": write_amount,
     }
     environment.globals |= {"version": __version__, "make_query": make_query}
     return environment

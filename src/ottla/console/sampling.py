@@ -5,8 +5,8 @@ hour are sampled, so that a console costs a cluster with 10,000 topics no more t
 """
 
 from ottla.client.client import LATEST, Client
-from ottla.console.console import Console
-from ottla.console.facts.groups import GroupIndex, Offsets, lag_of
+from ottla.console.console import RECENT_S, Console, has_many_groups, is_large
+from ottla.console.facts.groups import Offsets, lag_of, read_offsets
 from ottla.console.facts.metadata import Snapshot
 from ottla.console.facts.offsets import list_offsets
 from ottla.console.facts.records import read_range
@@ -14,9 +14,9 @@ from ottla.errors import KafkaError
 from ottla.records.lag import find_age_s
 from ottla.topic_partition import TopicPartition
 
-PARTITIONS_MAX = 2_000
-"""A cluster with more partitions is not sampled whole."""
-GROUPS_MAX = 100
+METADATA_S = 9
+INDEX_S = DISKS_S = 55
+"""How old facts about a large cluster get before they are read anew, for pages that must not wait for them."""
 AGES_MAX = 200
 """Records that are fetched for one sample, to learn how old they are."""
 AGE_BYTES = 4_096
@@ -28,24 +28,33 @@ TOTAL = ""
 
 def take_sample(console: Console) -> None:
     now_ms = console.now_ms()
-    snapshot = console.metadata.get(10)
-    index = console.groups.get(4)
-    is_small = snapshot.partition_count <= PARTITIONS_MAX
+    snapshot = console.metadata.get(METADATA_S)
+    is_small = not is_large(snapshot)
+    if not is_small:
+        console.disks.get(DISKS_S)
     topics = list(snapshot.topics) if is_small else console.history.wanted(ENDS, now_ms)
-    names = list(index.groups) if len(index.groups) <= GROUPS_MAX else console.history.wanted(LAG, now_ms)
     wanted = {
         TopicPartition(name, part.number)
         for name in topics
         if name in snapshot.topics
         for part in snapshot.topics[name].partitions
     }
-    offsets = {name: index.offsets.get(name, {}) for name in names if name in index.groups}
-    wanted.update(where for committed in offsets.values() for where in committed)
     with console.clients.borrow() as client:
+        offsets = _read_offsets(console, client, now_ms)
+        wanted.update(where for committed in offsets.values() for where in committed)
         ends = list_offsets(client, snapshot, sorted(wanted), LATEST)
         _add_topics(console, snapshot, topics, ends, now_ms, is_small)
-        _add_groups(console, client, index, offsets, ends, now_ms)
+        _add_groups(console, client, offsets, ends, now_ms)
     console.history.drop_old(now_ms)
+
+
+def _read_offsets(console: Console, client: Client, now_ms: int) -> dict[str, Offsets]:
+    """Of all groups, or of those that somebody has looked at."""
+    groups = console.groups.get(RECENT_S - 1)
+    if not has_many_groups(groups):
+        return console.index.get(RECENT_S - 1).offsets
+    console.index.get(INDEX_S)
+    return read_offsets(client, [groups[name] for name in console.history.wanted(LAG, now_ms) if name in groups])
 
 
 def _add_topics(
@@ -69,7 +78,6 @@ def _add_topics(
 def _add_groups(
     console: Console,
     client: Client,
-    index: GroupIndex,
     offsets: dict[str, Offsets],
     ends: dict[TopicPartition, int],
     now_ms: int,

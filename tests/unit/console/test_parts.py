@@ -15,11 +15,21 @@ from ottla.console.assets import STATIC, THIRD_PARTY
 from ottla.console.caching import Cached
 from ottla.console.console import Options
 from ottla.console.facts.partitioning import choose_partition, murmur2
+from ottla.console.facts.searching import Search
 from ottla.console.facts.topologies import draw, parse
 from ottla.console.history import SAMPLES_MAX, SECONDS, History, to_columns
 from ottla.console.rendering import make_query, write_duration, write_number, write_rate, write_size, write_time
 
-OPTIONS = Options({"bootstrap.servers": "h:1", "sasl.username": "o'neil", "sasl.password": "geheim"})
+OPTIONS = Options(
+    {
+        "bootstrap.servers": "h:1",
+        "request.timeout.ms": "77",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": 'org.apache.kafka.common.security.plain.PlainLoginModule required username="o\'neil" '
+        'password="geheim";',
+    }
+)
 COPIES = {
     "cluster": copying.copy_cluster(OPTIONS),
     "broker": copying.copy_broker(OPTIONS, 1),
@@ -33,9 +43,26 @@ COPIES = {
         for start in ("newest", "oldest", "offset", "time")
         for part in (None, 2)
     },
+    **{
+        f"search {place} {is_pattern}": copying.copy_records(
+            OPTIONS,
+            "t",
+            partition=None,
+            start="newest",
+            number=None,
+            limit=9,
+            search=Search("it's [a] | \\w", place, "", is_pattern),
+        )
+        for place in ("anywhere", "key", "value", "headers")
+        for is_pattern in (False, True)
+    },
+    "topic groups": copying.copy_topic_groups(OPTIONS, "t", ["it's", "b"]),
+    "produce": copying.copy_produce(OPTIONS, "t"),
     "transactions": copying.copy_transactions(OPTIONS),
+    "access": copying.copy_access(OPTIONS),
     "apps": copying.copy_apps(OPTIONS),
-    "app": copying.copy_app(OPTIONS, "a"),
+    "app": copying.copy_app(OPTIONS, "a", "http://h:8080"),
+    "store": copying.copy_store(OPTIONS, "a", "http://h:8080", "sold", ["it's"]),
     "connectors": copying.copy_connectors("http://h:8083"),
     "connector": copying.copy_connectors("http://h:8083", "a b"),
 }
@@ -49,15 +76,20 @@ def test_copies_are_commands_and_programs(view: str) -> None:
         if copy.name == "ottla":
             for line in copy.text.splitlines():
                 words = shlex.split(line)
-                assert words[0] == "ottla"
-                command_parser({words[1]}).parse_args(words[1:])
+                begin = words.index("ottla")
+                end = words.index("|", begin) if "|" in words[begin:] else len(words)
+                parsed = command_parser({words[begin + 1]}).parse_args(words[begin + 1 : end])
+                assert view.startswith("connector") or "sasl.username=o'neil" in parsed.client_settings
         else:
             ast.parse(copy.text)
+            assert "request.timeout" not in copy.text
+            is_told = "OTTLA_CLIENT_SASL_PASSWORD" in copy.text
+            assert is_told or "bootstrap.servers" not in copy.text  # a program finds the password where ottla does
 
 
-def test_every_main_view_has_all_three() -> None:
-    for view in ("cluster", "broker", "topics", "topic", "settings", "groups", "group", "records newest None"):
-        assert [copy.name for copy in COPIES[view]] == ["ottla", "Python", "PySpark"], view
+@pytest.mark.parametrize("view", COPIES)
+def test_every_view_has_all_three(view: str) -> None:
+    assert [copy.name for copy in COPIES[view]] == ["ottla", "Python", "PySpark"]
 
 
 def test_the_static_files_are_those_of_their_authors() -> None:
@@ -112,7 +144,7 @@ def test_columns_of_a_chart_share_their_times() -> None:
 
 def test_a_cached_value_is_read_when_it_is_too_old() -> None:
     now, numbers = [0.0], iter(range(1, 10))
-    cached: Cached[int] = Cached(lambda: next(numbers), lambda: now[0], 5)
+    cached: Cached[int] = Cached(lambda: next(numbers), lambda: now[0], lambda value: 5)
     assert (cached.get(), cached.get()) == (1, 1)
     now[0] = 6
     assert cached.get(10) == 1

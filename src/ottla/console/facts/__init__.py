@@ -14,9 +14,12 @@ decoding.py       keys and values as people read them
 json_text.py      JSON that keeps every digit
 exporting.py      CSV, JSON lines, Parquet
 transactions.py   transactional ids
-access.py         ACLs, users, quotas
+access.py         ACLs
+users.py          users who log in with SCRAM
+quotas.py         quotas of users, client ids and addresses
 apps.py           Streams apps
 topologies.py     the topology of a Streams app as a picture
+connectors.py     configurations of connectors, and a worker of Kafka Connect
 asking.py         asks pages that answer with JSON
 partitioning.py   the partition of a key
 """

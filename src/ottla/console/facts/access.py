@@ -1,4 +1,4 @@
-"""ACLs, users with SCRAM credentials, and quotas. A cluster without one of these answers why."""
+"""ACLs. A cluster without an authorizer answers that it has none."""
 
 from typing import NamedTuple
 
@@ -7,8 +7,6 @@ from ottla.console.facts.settings import raise_for_code
 from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from ottla.wire.messages.describe_acls import DescribeAclsRequest
-from ottla.wire.messages.describe_client_quotas import DescribeClientQuotasRequest
-from ottla.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 
 ANY = 1
 RESOURCES = {2: "topic", 3: "group", 4: "cluster", 5: "transactional id", 6: "delegation token", 7: "user"}
@@ -30,7 +28,6 @@ OPERATIONS = {
     15: "two-phase commit",
 }
 PERMISSIONS = {2: "deny", 3: "allow"}
-MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 
 class Acl(NamedTuple):
@@ -57,18 +54,6 @@ class Acl(NamedTuple):
     @property
     def permission_name(self) -> str:
         return PERMISSIONS.get(self.permission, str(self.permission))
-
-
-class User(NamedTuple):
-    name: str
-    credentials: list[tuple[str, int]]
-    """Mechanism and iterations."""
-
-
-class Quota(NamedTuple):
-    entity: list[tuple[str, str]]
-    """Kind and name, such as user and alice; an empty name is the default."""
-    values: dict[str, float]
 
 
 def list_acls(client: Client) -> list[Acl]:
@@ -121,27 +106,3 @@ def delete_acl(client: Client, acl: Acl) -> int:
         raise_for_code(each.error_code, each.error_message, "ACL")
         count += len(each.matching_acls)
     return count
-
-
-def list_users(client: Client) -> list[User]:
-    answer = client.ask_any(DescribeUserScramCredentialsRequest(users=None))
-    raise_for_code(answer.error_code, answer.error_message, "users")
-    return [
-        User(
-            each.user,
-            [(MECHANISMS.get(info.mechanism, str(info.mechanism)), info.iterations) for info in each.credential_infos],
-        )
-        for each in sorted(answer.results, key=lambda each: each.user)
-    ]
-
-
-def list_quotas(client: Client) -> list[Quota]:
-    answer = client.ask_any(DescribeClientQuotasRequest(components=[], strict=False))
-    raise_for_code(answer.error_code, answer.error_message, "quotas")
-    return sorted(
-        Quota(
-            [(part.entity_type, part.entity_name or "") for part in each.entity],
-            {value.key: value.value for value in each.values},
-        )
-        for each in answer.entries or ()
-    )

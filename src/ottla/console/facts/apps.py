@@ -5,9 +5,12 @@ An app's registration is the newest record of its key in a compacted topic (`ott
 
 import json
 import os
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
 
 from ottla.client.client import EARLIEST, LATEST, READ_COMMITTED, Client
+from ottla.console.facts import json_text
 from ottla.console.facts.asking import NoAnswer, ask_json
 from ottla.console.facts.metadata import Snapshot
 from ottla.console.facts.offsets import list_offsets
@@ -68,10 +71,51 @@ def _parse(name: str, value: bytes) -> App | None:
         return None
 
 
-def ask_app(app: App, path: str, method: str = "GET") -> Any:
+def ask_app(app: App, path: str, method: str = "GET", parse: Callable[[str], Any] = json.loads) -> Any:
     """A page of a running app. Raises NoAnswer."""
     token = os.environ.get(TOKEN_VARIABLE)
-    return ask_json(app.address + path, method, headers={"Authorization": f"Bearer {token}"} if token else None)
+    headers = {"Authorization": f"Bearer {token}"} if token else None
+    return ask_json(app.address + path, method, headers=headers, parse=parse)
+
+
+class Store(NamedTuple):
+    name: str
+    kind: str
+    key_columns: list[str]
+    partitions: int
+
+
+class StoreRows(NamedTuple):
+    columns: list[str]
+    rows: list[list[str]]
+    following: str
+    """The parameter of the next page; empty at the end."""
+
+
+def list_stores(app: App) -> list[Store]:
+    """The stores of a running app that can be queried. Raises NoAnswer."""
+    found = (ask_app(app, "/stores") or {}).get("stores", ())
+    return [Store(str(each["name"]), str(each["kind"]), list(each["key"]), int(each["partitions"])) for each in found]
+
+
+def query_store(app: App, store: str, key: Sequence[str], after: str, limit: int) -> StoreRows:
+    """The row or the windows of a key, or rows of the store page by page. Raises NoAnswer, also without the key."""
+    path = f"/stores/{quote(store, safe='')}"
+    if key:
+        whole = "/".join((path, *(quote(part, safe="") for part in key)))
+        found = ask_app(app, whole, parse=json_text.parse)
+        page: dict[str, Any] = found if "rows" in found and "next" in found else {"rows": [found], "next": None}
+    else:
+        query = urlencode({"limit": limit, **({"after": after} if after else {})})
+        page = ask_app(app, f"{path}?{query}", parse=json_text.parse)
+    rows = page["rows"]
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    texts = [[_write_cell(row.get(name)) for name in columns] for row in rows]
+    return StoreRows(columns, texts, page["next"] or "")
+
+
+def _write_cell(value: Any) -> str:
+    return str(value) if isinstance(value, str) else json_text.write(value, indented=False)
 
 
 def find_progress(app: App) -> tuple[str, dict[str, Any] | None]:

@@ -1,6 +1,7 @@
 """Asks a page that answers with JSON over HTTP: the REST API of Kafka Connect, and the pages of a Streams app."""
 
 import json
+from collections.abc import Callable
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -15,7 +16,13 @@ class NoAnswer(Exception):
     """Nobody answers there, or the answer is a refusal. The message has one line."""
 
 
-def ask_json(url: str, method: str = "GET", document: object = None, headers: dict[str, str] | None = None) -> Any:
+def ask_json(
+    url: str,
+    method: str = "GET",
+    document: object = None,
+    headers: dict[str, str] | None = None,
+    parse: Callable[[str], Any] = json.loads,
+) -> Any:
     """The document of the answer; None if it has none. Raises NoAnswer."""
     body = None if document is None else json.dumps(document).encode()
     sent = {**(headers or {}), **({} if body is None else {"Content-Type": "application/json"})}
@@ -31,14 +38,15 @@ def ask_json(url: str, method: str = "GET", document: object = None, headers: di
     except (URLError, OSError, HTTPException, ValueError) as error:
         raise NoAnswer(f"{url} does not answer: {getattr(error, 'reason', None) or error}") from None
     try:
-        return json.loads(text) if text else None
+        return parse(text.decode()) if text else None
     except ValueError:
         raise NoAnswer(f"{url} does not answer with JSON") from None
 
 
 def _read_message(error: HTTPError) -> str:
     try:
-        found = json.loads(error.read(ANSWER_BYTES_MAX))["message"]
+        document = json.loads(error.read(ANSWER_BYTES_MAX))
+        found = document["error"] if "error" in document else document["message"]
     except (ValueError, KeyError, TypeError, OSError):
         return f"{error.url} answers with status {error.code}"
     return " ".join(str(found).split())

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ottla.client.client import Client
+from ottla.client.client import Client, error_code
 from ottla.client.connection import NotAuthenticated, Unreachable
 from ottla.console.connections import ask_node
 from ottla.console.facts.metadata import Snapshot
@@ -36,6 +36,8 @@ class Copy(NamedTuple):
 class Disks(NamedTuple):
     directories: list[Directory]
     copies: dict[TopicPartition, list[Copy]]
+    refusals: dict[int, str]
+    """Why brokers do not tell, by broker."""
 
     def bytes_of(self, where: TopicPartition) -> int | None:
         """The size of the largest copy; None if no broker has told."""
@@ -51,7 +53,7 @@ def read_disks(client: Client, snapshot: Snapshot, topics: Iterable[str] | None 
             for name in topics
             if name in snapshot.topics
         ]
-    found = Disks([], {})
+    found = Disks([], {}, {})
     for broker in snapshot.brokers:
         if broker.is_fenced:
             continue
@@ -61,6 +63,8 @@ def read_disks(client: Client, snapshot: Snapshot, topics: Iterable[str] | None 
             raise
         except (Unreachable, KafkaError):
             continue
+        if answer.error_code:
+            found.refusals[broker.node_id] = error_code(answer.error_code).name
         for directory in answer.results:
             total = count = 0
             for topic in directory.topics:

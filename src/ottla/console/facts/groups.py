@@ -98,9 +98,7 @@ def list_groups(client: Client, snapshot: Snapshot) -> dict[str, ListedGroup]:
     return dict(sorted(found.items()))
 
 
-def read_index(client: Client, snapshot: Snapshot) -> GroupIndex:
-    groups = list_groups(client, snapshot)
-    offsets = read_offsets(client, groups.values())
+def make_index(groups: dict[str, ListedGroup], offsets: dict[str, Offsets]) -> GroupIndex:
     readers: dict[str, list[str]] = {}
     for name, committed in offsets.items():
         for topic in sorted({where.topic for where in committed}):

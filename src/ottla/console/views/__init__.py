@@ -7,7 +7,9 @@ records.py        records of a topic: read, search, follow, export, produce, sen
 record_rows.py    records as rows
 groups.py         the list of groups, one group, resets
 transactions.py   transactional ids
-access.py         ACLs, users, quotas
+access.py         ACLs, users, quotas; changes of ACLs
+users.py          changes of users
+quotas.py         changes of quotas
 apps.py           Streams apps and Spark queries
 connectors.py     connectors of Kafka Connect
 sessions.py       login and logout

@@ -1,4 +1,4 @@
-"""ACLs, users and quotas, where the cluster has them."""
+"""ACLs, users and quotas, where the cluster has them; changes of ACLs."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -6,8 +6,9 @@ from typing import TypeVar
 from starlette.responses import Response
 
 from ottla.client.client import Client
+from ottla.client.scram_users import MECHANISMS
 from ottla.console import copying
-from ottla.console.calls import BadInput, Call, parse_number
+from ottla.console.calls import BadInput, Call, explain, parse_number
 from ottla.console.facts.access import (
     OPERATIONS,
     PATTERNS,
@@ -17,9 +18,9 @@ from ottla.console.facts.access import (
     create_acl,
     delete_acl,
     list_acls,
-    list_quotas,
-    list_users,
 )
+from ottla.console.facts.quotas import KEYS, TYPES, list_quotas
+from ottla.console.facts.users import list_users
 from ottla.errors import KafkaError
 
 T = TypeVar("T")
@@ -42,6 +43,9 @@ def show(call: Call) -> Response:
         patterns=PATTERNS,
         operations=OPERATIONS,
         permissions=PERMISSIONS,
+        quota_keys=KEYS,
+        quota_types=TYPES,
+        mechanisms=list(MECHANISMS),
         copies=copying.copy_access(call.console.options),
     )
 
@@ -51,7 +55,7 @@ def _ask(client: Client, question: Callable[[Client], list[T]]) -> tuple[list[T]
     try:
         return question(client), ""
     except KafkaError as error:
-        return [], error.message or error.code.name
+        return [], explain(error)
 
 
 def change(call: Call) -> Response:

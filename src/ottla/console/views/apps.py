@@ -4,12 +4,25 @@ from starlette.responses import Response
 
 from ottla.client.exactly_once.sinks import find_sinks
 from ottla.console import copying
-from ottla.console.calls import BadInput, Call
-from ottla.console.facts.apps import RUNNING, App, ask_app, find_progress, list_apps
+from ottla.console.calls import BadInput, Call, explain
+from ottla.console.facts.apps import (
+    RUNNING,
+    App,
+    Store,
+    StoreRows,
+    ask_app,
+    find_progress,
+    list_apps,
+    list_stores,
+    query_store,
+)
 from ottla.console.facts.asking import NoAnswer
 from ottla.console.facts.topologies import draw
 from ottla.console.rendering import quote_segment
+from ottla.console.snippets import Copies
 from ottla.errors import KafkaError
+
+ROWS_MAX = 50
 
 
 def show(call: Call) -> Response:
@@ -19,7 +32,7 @@ def show(call: Call) -> Response:
         try:
             sinks, refusal = find_sinks(client), ""
         except KafkaError as error:
-            sinks, refusal = [], error.message or error.code.name
+            sinks, refusal = [], explain(error)
     return call.page(
         "apps.html",
         apps=[(app, find_progress(app)[0]) for app in apps],
@@ -32,14 +45,44 @@ def show(call: Call) -> Response:
 def show_app(call: Call) -> Response:
     app = _find(call)
     state, progress = find_progress(app)
+    stores, store, rows, refusal = _query(call, app) if state == RUNNING else ([], None, None, "")
     return call.page(
         "app.html",
         app=app,
         state=state,
         progress=progress,
+        stores=stores,
+        store=store,
+        key=call.request.query_params.getlist("key"),
+        rows=rows,
+        refusal=refusal,
         drawing=draw(app.description),
-        copies=copying.copy_app(call.console.options, app.name),
+        copies=_copy(call, app, store),
     )
+
+
+def _copy(call: Call, app: App, store: Store | None) -> Copies:
+    if store is None:
+        return copying.copy_app(call.console.options, app.name, app.address)
+    key = [part for part in call.request.query_params.getlist("key") if part]
+    return copying.copy_store(call.console.options, app.name, app.address, store.name, key)
+
+
+def _query(call: Call, app: App) -> tuple[list[Store], Store | None, StoreRows | None, str]:
+    """The stores of the app, the chosen one, and its rows or why there are none."""
+    try:
+        stores = list_stores(app)
+    except NoAnswer as error:
+        return [], None, None, str(error)
+    wanted = call.text("store")
+    store = next((each for each in stores if each.name == wanted), None)
+    if store is None:
+        return stores, None, None, f"there is no store {wanted!r}" if wanted else ""
+    key = call.request.query_params.getlist("key")
+    try:
+        return stores, store, query_store(app, wanted, key if any(key) else [], call.text("after"), ROWS_MAX), ""
+    except NoAnswer as error:
+        return stores, store, None, str(error)
 
 
 def change(call: Call) -> Response:

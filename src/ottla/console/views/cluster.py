@@ -3,7 +3,7 @@
 from starlette.responses import Response
 
 from ottla.console import copying
-from ottla.console.calls import BadInput, Call
+from ottla.console.calls import BadInput, Call, explain
 from ottla.console.facts.settings import BROKER, change_settings, read_settings
 from ottla.console.history import to_columns
 from ottla.console.sampling import ENDS, TOTAL
@@ -16,7 +16,6 @@ def show(call: Call) -> Response:
     console = call.console
     snapshot = console.metadata.get()
     disks = console.disks.get()
-    index = console.groups.get()
     bytes_by_broker: dict[int, int] = {}
     for directory in disks.directories:
         bytes_by_broker[directory.broker] = bytes_by_broker.get(directory.broker, 0) + directory.log_bytes
@@ -25,7 +24,7 @@ def show(call: Call) -> Response:
         "cluster.html",
         snapshot=snapshot,
         disks=disks,
-        group_count=len(index.groups),
+        group_count=len(console.groups.get()),
         bytes_by_broker=bytes_by_broker,
         total_bytes=sum(bytes_by_broker.values()),
         rate=console.history.rate(ENDS, TOTAL),
@@ -47,7 +46,7 @@ def show_broker(call: Call) -> Response:
             settings = read_settings(client, BROKER, str(number))
         refusal = ""
     except KafkaError as error:
-        settings, refusal = [], error.message or error.code.name
+        settings, refusal = [], explain(error)
     directories = [each for each in call.console.disks.get().directories if each.broker == number]
     return call.page(
         "broker.html",

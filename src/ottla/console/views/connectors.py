@@ -1,4 +1,4 @@
-"""Connectors of Kafka Connect: status and actions, through the REST API of a worker."""
+"""Connectors of Kafka Connect: status and actions, new ones and changed ones, through the REST API of a worker."""
 
 from typing import Any
 from urllib.parse import quote
@@ -6,10 +6,21 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from ottla.console import copying
-from ottla.console.calls import BadInput, Call
-from ottla.console.facts.asking import NoAnswer, ask_json
+from ottla.console.calls import BadInput, Call, parse_number
+from ottla.console.facts.asking import NoAnswer
+from ottla.console.facts.connectors import (
+    CLASS,
+    NAME,
+    CheckedSetting,
+    Config,
+    Connect,
+    hide,
+    parse_config,
+    write_config,
+)
 from ottla.console.rendering import quote_segment
 
+TASK_MAX = (1 << 31) - 1
 ACTIONS = {
     "pause": ("PUT", "/pause", "is paused"),
     "resume": ("PUT", "/resume", "is resumed"),
@@ -20,59 +31,146 @@ ACTIONS = {
 
 
 def show(call: Call) -> Response:
+    return _show_list(call, call.text("plugin"))
+
+
+def _show_list(
+    call: Call, plugin: str, text: str | None = None, wrong: list[CheckedSetting] | None = None, refusal: str = ""
+) -> Response:
+    """The list with the form for a new connector: empty, or with what was sent and what is wrong with it."""
     url = call.console.options.connect_url
     connectors: dict[str, Any] = {}
+    plugins: list[str] = []
     trouble = ""
     if url:
+        connect = Connect(url)
         try:
-            connectors = _ask(call, "?expand=status&expand=info") or {}
+            connectors, plugins = connect.list_connectors(), connect.list_plugins()
+            if text is None:
+                text = write_config(connect.suggest_config(plugin)) if plugin else ""
         except NoAnswer as error:
             trouble = str(error)
     return call.page(
         "connectors.html",
+        400 if refusal or wrong else 200,
         url=url,
         connectors=sorted(connectors.items()),
+        plugins=plugins,
+        plugin=plugin,
+        text=text or "",
+        wrong=wrong,
+        refusal=refusal,
         trouble=trouble,
         copies=copying.copy_connectors(url) if url else [],
     )
 
 
-def show_connector(call: Call) -> Response:
-    name = call.path("name")
+def create(call: Call) -> Response:
+    """Check the configuration, or create a connector with it."""
+    connect = _connect(call)
+    text = call.field("config")
     try:
-        status = _ask(call, f"/{_quote(name)}/status")
-        config = _ask(call, f"/{_quote(name)}/config")
+        config = parse_config(text)
+    except ValueError as error:
+        return _show_list(call, "", text, refusal=str(error))
+    name, plugin = (config.get(NAME) or "").strip(), config.get(CLASS) or ""
+    if not name or not plugin:
+        return _show_list(call, plugin, text, refusal=f"a connector needs {NAME} and {CLASS}")
+    action = _read_action(call, ("check", "create"))
+    try:
+        wrong = connect.check(config)
+        if wrong or action == "check":
+            return _show_list(call, plugin, text, wrong)
+        connect.ask("/connectors", "POST", {"name": name, "config": config})
+    except NoAnswer as error:
+        return _show_list(call, plugin, text, refusal=str(error))
+    return call.redirect(f"/connectors/{quote_segment(name)}", f"Connector {name} is created.")
+
+
+def show_connector(call: Call) -> Response:
+    return _show_connector(call, call.path("name"))
+
+
+def _show_connector(
+    call: Call, name: str, text: str | None = None, wrong: list[CheckedSetting] | None = None, refusal: str = ""
+) -> Response:
+    connect = _connect(call)
+    try:
+        status = connect.ask(f"/connectors/{_quote(name)}/status")
+        config: Config = connect.ask(f"/connectors/{_quote(name)}/config") or {}
     except NoAnswer as error:
         raise BadInput(str(error)) from None
+    shown = dict(sorted(hide(config).items()))
     return call.page(
         "connector.html",
+        400 if refusal or wrong else 200,
         name=name,
         status=status,
-        config=sorted((config or {}).items()),
+        config=shown,
+        offsets=_find_offsets(connect, name),
+        text=write_config(shown) if text is None else text,
+        wrong=wrong,
+        refusal=refusal,
         copies=copying.copy_connectors(call.console.options.connect_url, name),
     )
 
 
+def _find_offsets(connect: Connect, name: str) -> list[dict[str, Any]]:
+    """What the connector has read; a worker from before Kafka 3.5 does not tell."""
+    try:
+        return list(connect.ask(f"/connectors/{_quote(name)}/offsets")["offsets"])
+    except (NoAnswer, KeyError, TypeError):
+        return []
+
+
 def change(call: Call) -> Response:
     name, action = call.path("name"), call.field("action")
-    if action not in ACTIONS:
+    if action in ("check", "save"):
+        return _change_config(call, name)
+    connect = _connect(call)
+    if action == "restart-task":
+        task = parse_number(call.field("task"), "task", 0, TASK_MAX)
+        method, path, done = "POST", f"/tasks/{task}/restart", f"has restarted task {task}"
+    elif action in ACTIONS:
+        method, path, done = ACTIONS[action]
+    else:
         raise BadInput(f"there is no action {action!r}")
     if action == "delete" and call.field("confirm").strip() != name:
         raise BadInput(f"type the connector's name, {name}, to confirm")
-    method, path, done = ACTIONS[action]
     try:
-        _ask(call, f"/{_quote(name)}{path}", method)
+        connect.ask(f"/connectors/{_quote(name)}{path}", method)
     except NoAnswer as error:
         raise BadInput(str(error)) from None
     target = "/connectors" if action == "delete" else f"/connectors/{quote_segment(name)}"
     return call.redirect(target, f"Connector {name} {done}.")
 
 
-def _ask(call: Call, path: str, method: str = "GET") -> Any:
+def _change_config(call: Call, name: str) -> Response:
+    connect = _connect(call)
+    text = call.field("config")
+    try:
+        config = connect.restore(name, parse_config(text))
+        wrong = connect.check(config)
+        if wrong or call.field("action") == "check":
+            return _show_connector(call, name, text, wrong)
+        connect.ask(f"/connectors/{_quote(name)}/config", "PUT", config)
+    except (ValueError, NoAnswer) as error:
+        return _show_connector(call, name, text, refusal=str(error))
+    return call.redirect(f"/connectors/{quote_segment(name)}", f"The configuration of {name} is changed.")
+
+
+def _read_action(call: Call, among: tuple[str, ...]) -> str:
+    action = call.field("action")
+    if action not in among:
+        raise BadInput(f"there is no action {action!r}")
+    return action
+
+
+def _connect(call: Call) -> Connect:
     url = call.console.options.connect_url
     if not url:
         raise BadInput("start the console with --connect URL to see connectors")
-    return ask_json(f"{url.rstrip('/')}/connectors{path}", method)
+    return Connect(url)
 
 
 def _quote(name: str) -> str:

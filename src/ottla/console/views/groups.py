@@ -1,7 +1,7 @@
 """The list of groups, one group with its lag over time, resets and deletion."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import NamedTuple
 
 from starlette.requests import Request
@@ -14,13 +14,13 @@ from ottla.console.console import Console
 from ottla.console.facts.groups import (
     Committed,
     GroupDetails,
-    GroupIndex,
     ListedGroup,
     Member,
     delete_group,
     describe_group,
     find_lags,
     lag_of,
+    read_offsets,
 )
 from ottla.console.facts.offsets import list_offsets
 from ottla.console.facts.resetting import SHIFT, TARGETS, TO_OFFSET, TO_TIME, PlannedReset, execute_reset, plan_reset
@@ -55,10 +55,11 @@ class OffsetRow(NamedTuple):
 def show(call: Call) -> Response:
     console = call.console
     snapshot = console.metadata.get()
-    index = console.groups.get()
+    groups = console.groups.get()
+    index = console.index.get()
     listing = make_listing(
         call,
-        list(index.groups.values()),
+        list(groups.values()),
         lambda group: group.name,
         {
             "name": lambda group: group.name,
@@ -68,16 +69,16 @@ def show(call: Call) -> Response:
             "lag": lambda group: _latest(console, LAG, group.name) or 0.0,
         },
     )
-    offsets = {group.name: index.offsets.get(group.name, {}) for group in listing.rows}
     with console.clients.borrow() as client:
+        offsets = read_offsets(client, listing.rows)
         lags = find_lags(client, snapshot, offsets)
     now_ms = console.now_ms()
     rows = []
     for group in listing.rows:
         console.history.want(LAG, group.name, now_ms)
-        topics = sorted({where.topic for where in offsets[group.name]})
-        seconds = _latest(console, LAG_SECONDS, group.name)
-        rows.append(GroupRow(group, topics, lags[group.name], seconds if lags[group.name] else 0.0))
+        topics = sorted({where.topic for where in offsets.get(group.name, {})})
+        lag = lags.get(group.name, 0)
+        rows.append(GroupRow(group, topics, lag, _latest(console, LAG_SECONDS, group.name) if lag else 0.0))
     return call.page(
         "groups.html",
         listing=listing._replace(rows=rows),  # type: ignore[arg-type]
@@ -99,11 +100,10 @@ def _show_group(
 ) -> Response:
     console = call.console
     snapshot = console.metadata.get()
-    index = console.groups.get(2)
-    group = _find(index, name)
+    group = _find(console.groups.get(2), name)
     console.history.want(LAG, name, console.now_ms())
-    committed = index.offsets.get(name, {})
     with console.clients.borrow() as client:
+        committed = read_offsets(client, [group]).get(name, {})
         details = describe_group(client, snapshot, group)
         places = sorted({*committed, *(where for member in details.members for where in member.partitions)})
         ends = list_offsets(client, snapshot, places, LATEST)
@@ -140,8 +140,8 @@ def _show_group(
     )
 
 
-def _find(index: GroupIndex, name: str) -> ListedGroup:
-    group = index.groups.get(name)
+def _find(groups: Mapping[str, ListedGroup], name: str) -> ListedGroup:
+    group = groups.get(name)
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name!r}")
     return group
@@ -207,9 +207,9 @@ def _reset(call: Call, name: str, *, execute: bool) -> Response:
     console = call.console
     console.groups.forget()
     snapshot = console.metadata.get()
-    index = console.groups.get()
-    group = _find(index, name)
-    committed = index.offsets.get(name, {})
+    group = _find(console.groups.get(), name)
+    with console.clients.borrow() as client:
+        committed = read_offsets(client, [group]).get(name, {})
     target = call.field("target")
     if target not in TARGETS:
         raise BadInput(f"target: {target!r} is none of {', '.join(TARGETS)}")

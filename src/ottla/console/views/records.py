@@ -66,6 +66,7 @@ def show(call: Call) -> Response:
             start=choice.start,
             number=choice.number,
             limit=choice.limit,
+            search=choice.search,
         ),
     )
 
@@ -178,7 +179,7 @@ def show_form(call: Call) -> Response:
         record=record,
         form=form,
         codecs=list(CODECS),
-        copies=copying.copy_topic(call.console.options, name),
+        copies=copying.copy_produce(call.console.options, name),
     )
 
 

@@ -6,10 +6,10 @@ from starlette.responses import Response
 
 from ottla.client.client import EARLIEST, LATEST
 from ottla.console import copying
-from ottla.console.calls import BadInput, Call, parse_number
+from ottla.console.calls import BadInput, Call, explain, parse_number
 from ottla.console.facts import topics as changes
 from ottla.console.facts.disks import Copy, read_disks
-from ottla.console.facts.groups import ListedGroup, lag_of
+from ottla.console.facts.groups import ListedGroup, lag_of, read_offsets
 from ottla.console.facts.metadata import PartitionState
 from ottla.console.facts.offsets import list_offsets
 from ottla.console.facts.settings import TOPIC, change_settings, read_settings
@@ -80,7 +80,7 @@ def show_settings(call: Call) -> Response:
             settings = read_settings(client, TOPIC, name)
         refusal = ""
     except KafkaError as error:
-        settings, refusal = [], error.message or error.code.name
+        settings, refusal = [], explain(error)
     return call.page(
         "topic_settings.html",
         topic=topic,
@@ -96,20 +96,22 @@ def show_groups(call: Call) -> Response:
     console = call.console
     snapshot = console.metadata.get()
     topic = snapshot.topic(name)
-    index = console.groups.get()
+    groups = console.groups.get()
+    readers = [groups[reader] for reader in console.index.get().readers.get(name, []) if reader in groups]
     with console.clients.borrow() as client:
         end = list_offsets(client, snapshot, [TopicPartition(name, part.number) for part in topic.partitions], LATEST)
+        offsets = read_offsets(client, readers)
     rows = []
-    for reader in index.readers.get(name, []):
-        committed = {where: each for where, each in index.offsets[reader].items() if where.topic == name}
+    for group in readers:
+        committed = {where: each for where, each in offsets.get(group.name, {}).items() if where.topic == name}
         lag = sum(lag_of(each, end.get(where)) or 0 for where, each in committed.items())
-        rows.append(ReaderRow(index.groups[reader], len(committed), lag))
+        rows.append(ReaderRow(group, len(committed), lag))
     return call.page(
         "topic_groups.html",
         topic=topic,
         tab="groups",
         rows=rows,
-        copies=copying.copy_groups(console.options),
+        copies=copying.copy_topic_groups(console.options, name, [group.name for group in readers]),
     )
 
 

@@ -4,10 +4,11 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
-from ottla.client.client import EARLIEST, LATEST
+from ottla.client.client import EARLIEST, LATEST, Client
 from ottla.console import copying
 from ottla.console.calls import BadInput, Call, parse_number
-from ottla.console.facts.groups import GroupIndex, lag_of
+from ottla.console.console import Console, has_many_groups
+from ottla.console.facts.groups import GroupIndex, Offsets, lag_of, read_offsets
 from ottla.console.facts.metadata import TopicState
 from ottla.console.facts.offsets import list_offsets
 from ottla.console.facts.topics import BROKER_DEFAULT, create_topic
@@ -18,6 +19,8 @@ from ottla.topic_partition import TopicPartition
 
 PARTITIONS_MAX = 10_000
 REPLICAS_MAX = 32_767
+READERS_MAX = 400
+"""Groups whose offsets are read for one page."""
 
 
 class TopicRow(NamedTuple):
@@ -32,7 +35,7 @@ class TopicRow(NamedTuple):
 def show(call: Call) -> Response:
     console = call.console
     snapshot = console.metadata.get()
-    disks = console.disks.get(60)
+    disks = console.disks.get()
     sizes: dict[str, int] = {}
     for where, copies in disks.copies.items():
         sizes[where.topic] = sizes.get(where.topic, 0) + max(copy.bytes for copy in copies)
@@ -52,11 +55,12 @@ def show(call: Call) -> Response:
             "rate": lambda topic: console.history.rate(ENDS, topic.name) or 0.0,
         },
     )
-    index = console.groups.get(15)
+    index = console.index.get()
     places = [TopicPartition(topic.name, part.number) for topic in listing.rows for part in topic.partitions]
     with console.clients.borrow() as client:
         first = list_offsets(client, snapshot, places, EARLIEST)
         end = list_offsets(client, snapshot, places, LATEST)
+        offsets = _read_offsets(console, client, index, [topic.name for topic in listing.rows])
     rows = []
     now_ms = console.now_ms()
     for topic in listing.rows:
@@ -71,7 +75,7 @@ def show(call: Call) -> Response:
                 sizes.get(topic.name),
                 console.history.rate(ENDS, topic.name),
                 readers,
-                _find_lag(index, readers, topic.name, end) if readers else None,
+                _find_lag(offsets, readers, topic.name, end) if readers else None,
             )
         )
     return call.page(
@@ -84,10 +88,20 @@ def show(call: Call) -> Response:
     )
 
 
-def _find_lag(index: GroupIndex, readers: list[str], topic: str, end: dict[TopicPartition, int]) -> int:
+def _read_offsets(console: Console, client: Client, index: GroupIndex, topics: list[str]) -> dict[str, Offsets]:
+    """Of the groups that read these topics. Those of the index are too old where there are many groups."""
+    if not has_many_groups(index.groups):
+        return index.offsets
+    readers = {name for topic in topics for name in index.readers.get(topic, ())}
+    if len(readers) > READERS_MAX:
+        return index.offsets
+    return read_offsets(client, [index.groups[name] for name in sorted(readers)])
+
+
+def _find_lag(offsets: dict[str, Offsets], readers: list[str], topic: str, end: dict[TopicPartition, int]) -> int:
     """The largest lag among the groups that read the topic."""
     return max(
-        sum(lag_of(each, end.get(where)) or 0 for where, each in index.offsets[name].items() if where.topic == topic)
+        sum(lag_of(each, end.get(where)) or 0 for where, each in offsets.get(name, {}).items() if where.topic == topic)
         for name in readers
     )
 
