@@ -100,6 +100,37 @@ def test_a_fetch_that_waits_returns_nothing_after_a_revocation(
     assert not answer.partitions[0].records
 
 
+def fetch_in_session(client: RawClient, session_id: int, epoch: int, *topics: str) -> fetch.FetchResponse:
+    asked = [fetch.FetchTopic(topic, bytes(16), [fetch.FetchPartition(0, max_bytes=1 << 20)]) for topic in topics]
+    request = FetchRequest(max_bytes=1 << 20, session_id=session_id, session_epoch=epoch, topics=asked)
+    return client.fetch_whole(request, 12)
+
+
+def test_a_revocation_counts_in_a_session(root: RawClient, alice: RawClient, topic: str) -> None:
+    """Although the client names no topic any more. When the right is back, the records are."""
+    allowed = rule("alice", READ, TOPIC, topic)
+    add(root, allowed)
+    begun = fetch_in_session(alice, 0, 0, topic)
+    assert begun.session_id
+    take_away(root, allowed)
+    (answer,) = fetch_in_session(alice, begun.session_id, 1).topics
+    assert (answer.partitions[0].error_code, bool(answer.partitions[0].records)) == (DENIED, False)
+    add(root, allowed)
+    (answer,) = fetch_in_session(alice, begun.session_id, 2).topics
+    assert answer.partitions[0].records
+
+
+def test_a_session_is_its_owners(broker: LocalBroker, root: RawClient, alice: RawClient, topic: str) -> None:
+    """For anybody else it does not exist, whatever its epoch is: its topics are not for others to see. Nor can they end
+    it."""
+    session_id = fetch_in_session(root, 0, 0, topic).session_id
+    for epoch in (1, 2, -1, 0):
+        answer = fetch_in_session(alice, session_id, epoch)
+        assert answer.topics == []
+        assert answer.error_code == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND if epoch > 0 else 0)
+    assert fetch_in_session(root, session_id, 1).error_code == 0
+
+
 def test_denial_wins_over_permission_and_prefixes_count(root: RawClient, alice: RawClient, topic: str) -> None:
     add(root, rule("alice", Operation.ALL, TOPIC, topic[:6], pattern_type=PREFIXED))
     assert decode_values(alice.fetch(topic, 0, 0)) == [b"one"]

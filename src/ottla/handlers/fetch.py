@@ -58,7 +58,7 @@ def handle(
             return handle_authorized_follower(node, call, asked, now)
         return handle_follower(node, call, asked, now)
     try:
-        session, wanted = node.fetch_sessions.open(request, call.version, now, asked)
+        session, wanted = node.fetch_sessions.open(request, call.version, now, asked, call.client.principal)
     except KafkaError as error:
         node.request_meters.count_error(call.api_key, error.code)
         return FetchResponse(error_code=error.code)

@@ -1,9 +1,10 @@
 """Incremental fetch sessions (KIP-227): the broker remembers what a client fetches, and both sides send changes only.
 
-A session holds the partitions in fetch order and what the client last received about each. A client proves that a
-session is its own with the session's id and next epoch. The cache is bounded: a new session may take the slot of one
-that has been idle for long enough, or of a smaller one. A client that gets no slot is served without a session, which
-is correct too and only takes more bytes on the wire.
+A session holds the partitions in fetch order and what the client last received about each. It belongs to a user: for
+anybody else it does not exist, or whoever guesses its id would learn the names of its topics. Within a user, a client
+proves that a session is its own with the session's id and next epoch. The cache is bounded: a new session may take the
+slot of one that has been idle for long enough, or of a smaller one. A client that gets no slot is served without a
+session, which is correct too and only takes more bytes on the wire.
 
 A follower's session is privileged, as in Kafka: no consumer's session takes its slot, but it may take a consumer's. It
 may hold thousands of partitions of which few get records, so it watches them for as long as it lives, and a fetch looks
@@ -16,6 +17,7 @@ from typing import Protocol
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.partition import Partition
+from ottla.security.principal import ANONYMOUS, Principal
 from ottla.wire.fetch import TOPIC_ID_FROM, FetchPartition, FetchRequest, PartitionResult
 
 FINAL_EPOCH = -1
@@ -73,10 +75,11 @@ class Session:
 class FetchSession(Session):
     """The session of a consumer."""
 
-    __slots__ = ("partitions",)
+    __slots__ = ("owner", "partitions")
 
-    def __init__(self, session_id: int, uses_topic_ids: bool, now: float) -> None:
+    def __init__(self, session_id: int, uses_topic_ids: bool, now: float, owner: Principal) -> None:
         super().__init__(session_id, uses_topic_ids, now, CONSUMER)
+        self.owner = owner
         self.partitions: dict[RequestedPartition, SessionPartition] = {}
 
     def update(
@@ -210,18 +213,25 @@ class FetchSessions:
         return len(self._sessions)
 
     def open(
-        self, request: FetchRequest, version: int, now: float, asked: Mapping[RequestedPartition, FetchPartition]
+        self,
+        request: FetchRequest,
+        version: int,
+        now: float,
+        asked: Mapping[RequestedPartition, FetchPartition],
+        owner: Principal = ANONYMOUS,
     ) -> tuple[FetchSession | None, dict[RequestedPartition, FetchPartition]]:
         """Find or create the session of a request. Returns it, None if there is none, and all partitions to fetch."""
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            if request.session_id != NO_SESSION:
+            if self._belongs_to(owner, request.session_id):
                 self._drop(request.session_id)
             created = None
             if request.session_epoch == INITIAL_EPOCH and asked and self._make_room(len(asked), now, CONSUMER):
-                created = FetchSession(self._choose_id(), version >= TOPIC_ID_FROM, now)
+                created = FetchSession(self._choose_id(), version >= TOPIC_ID_FROM, now, owner)
                 created.update(asked, ())
                 self._sessions[created.id] = created
             return created, dict(asked)
+        if not self._belongs_to(owner, request.session_id):
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session = self._continue(request, version, now)
         assert isinstance(session, FetchSession)
         session.update(asked, find_forgotten(request))
@@ -248,6 +258,11 @@ class FetchSessions:
                 session.waiting.finish()
         session.update(asked, find_forgotten(request))
         return session
+
+    def _belongs_to(self, owner: Principal, session_id: int) -> bool:
+        """Whether there is such a session of a consumer, and this user has begun it."""
+        session = self._sessions.get(session_id)
+        return isinstance(session, FetchSession) and session.owner == owner
 
     def _continue(self, request: FetchRequest, version: int, now: float) -> AnySession:
         session = self._sessions.get(request.session_id)
