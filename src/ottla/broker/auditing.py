@@ -85,7 +85,11 @@ def _log(handler: Handler) -> Handler:
 
     def handle_and_log(node: Node, call: Call[Any]) -> Any:
         names = list_names(call.body)  # before the handler changes the request
-        response = handle(node, call)
+        try:
+            response = handle(node, call)
+        except KafkaError as error:
+            audit.log_administration(call.client, name, names, error.code.name)
+            raise
         if response.__class__ is CoroutineType:
             return note_later(call, names, response)
         return note(call, names, response)
@@ -114,7 +118,7 @@ def _collect(value: Any, found: dict[str, None]) -> None:
                     if isinstance(each, Message):
                         _collect(each, found)
                     elif each not in (None, ""):
-                        found[str(each)] = None
+                        found[audit.shorten(str(each))] = None
             else:
                 _collect(inner, found)
 

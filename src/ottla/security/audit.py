@@ -14,6 +14,9 @@ from ottla.security.rights import Right
 
 logger = logging.getLogger("kafka.authorizer.logger")
 
+NAME_LENGTH_MAX = 300
+"""How much of a name is logged. A client can send names of 32 KB, thousands of them in a request."""
+
 
 def log_decision(client: Client, right: Right, name: str, api: str, verdict: Verdict) -> None:
     logger.log(
@@ -24,7 +27,7 @@ def log_decision(client: Client, right: Right, name: str, api: str, verdict: Ver
             principal=client.principal,
             operation=right.operation.name,
             host=client.address,
-            resource=f"{_camel(right.resource_type.name)}:LITERAL:{name}",
+            resource=f"{_camel(right.resource_type.name)}:LITERAL:{shorten(name)}",
             request=api,
             rule=verdict.rule if verdict.acl is None else f"{verdict.rule} {_describe(verdict.acl)}",
         ),
@@ -36,6 +39,11 @@ def log_administration(client: Client, api: str, names: str, errors: str) -> Non
         principal=client.principal, host=client.address, request=api, names=names or None, errors=errors or None
     )
     logger.info("done", extra=extra)
+
+
+def shorten(name: str) -> str:
+    """The name, or its beginning and its length if it is long."""
+    return name if len(name) <= NAME_LENGTH_MAX else f"{name[:NAME_LENGTH_MAX]}... ({len(name)} characters)"
 
 
 def logs_allowed() -> bool:

@@ -29,6 +29,9 @@ EVERYBODY = "User:*"
 
 DECISIONS_MAX = 100_000
 """Decisions that are remembered. Above it all are forgotten: clients can ask for any number of names."""
+REMEMBERED_NAME_LENGTH_MAX = 249
+"""The longest name whose decisions are remembered: that of a topic. Groups may have names of 32 KB, which would take
+gigabytes."""
 
 _INCLUDED = {
     Operation.DESCRIBE: frozenset((Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER)),
@@ -140,6 +143,8 @@ class Authorizer:
                 yield acl
 
     def _remember(self, key: tuple[object, str, Principal, str], decided: bool) -> bool:
+        if len(key[1]) > REMEMBERED_NAME_LENGTH_MAX:
+            return decided
         if len(self._decisions) >= DECISIONS_MAX:
             self._decisions.clear()
         self._decisions[key] = decided

@@ -231,6 +231,15 @@ def test_memory_for_decisions_is_limited() -> None:
     assert len(authorizer._decisions) <= DECISIONS_MAX
 
 
+def test_decisions_about_long_names_are_not_remembered() -> None:
+    """Names of groups can have 32 KB: a hundred thousand of them would fill the memory."""
+    authorizer = Authorizer()
+    authorizer.follow(NO_ACLS.add(allow("x", PREFIXED)))
+    for length in (249, 250, 32_767):
+        assert authorizer.allows(CLIENTS[0], rights.WRITE_TOPIC, "x" * length)
+    assert {len(name) for _, name, *_ in authorizer._decisions} == {249}
+
+
 def test_hosts_are_spelled_as_java_does() -> None:
     """ACLs that were written for Apache Kafka name IPv6 hosts that way."""
     assert spell_host("10.0.0.1") == ("10.0.0.1", "*")
