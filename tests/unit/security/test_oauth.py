@@ -3,8 +3,10 @@
 import asyncio
 import base64
 import json
+import threading
 import time
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +178,43 @@ def test_only_allowed_urls_are_read(settings: dict[str, str], url: str) -> None:
     # CVE-2025-27817.
     with pytest.raises(ConfigError, match=r"sasl\.oauthbearer\.jwks\.endpoint\.url"):
         KeySet(BrokerConfig.of({**settings, "sasl.oauthbearer.jwks.endpoint.url": url}), lambda: 0, offload)
+
+
+class Redirecting(BaseHTTPRequestHandler):
+    """Has keys at /keys, and sends whoever asks for anything else there."""
+
+    asked: list[str]
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        self.send_response(200 if self.path == "/keys" else 302)
+        self.send_header("Location", "/keys")
+        self.end_headers()
+        key = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(EC_KEY.public_key()))
+        self.wfile.write(json.dumps({"keys": [{**key, "kid": "ec"}]}).encode())
+
+    def log_message(self, *arguments: Any) -> None:
+        pass
+
+
+def test_redirects_are_not_followed() -> None:
+    # A URL that is allowed must not lead to another one.
+    Redirecting.asked = []
+    with HTTPServer(("127.0.0.1", 0), Redirecting) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        found = []
+        for path in ("/keys", "/elsewhere"):
+            url = f"http://127.0.0.1:{server.server_port}{path}"
+            names = ("sasl.oauthbearer.jwks.endpoint.url", "org.apache.kafka.sasl.oauthbearer.allowed.urls")
+            keys = KeySet(BrokerConfig.of(dict.fromkeys(names, url)), lambda: NOW_S * 1000, offload)
+
+            async def ask(keys: KeySet = keys) -> bool:
+                return await keys.find("ec") is not None
+
+            found.append(asyncio.run(ask()))
+        server.shutdown()
+    assert found == [True, False]
+    assert Redirecting.asked == ["/keys", "/elsewhere"]
 
 
 def test_new_keys_are_found_and_unknown_ones_do_not_make_the_broker_ask_all_the_time(
