@@ -15,22 +15,24 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.clients.child import ottla_up
 from tests.raw_client import RawClient
 from tests.samples import sample_size
 from tests.scenarios.every_request import ask_until_settled, errors_in
+from tests.scenarios.fuzz.attacks import ATTACKS
 from tests.scenarios.fuzz.bombs import make_bomb, make_malformed_batch
 from tests.scenarios.fuzz.siege import Siege
+from tests.scenarios.fuzz.strangers import STRANGERS, secured_up
 
-ATTACKS = sample_size(60, 600)
+ROUNDS = sample_size(80, 800)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory and descriptors of a process as Linux has them")
 def test_a_broker_under_siege_goes_on_working(tmp_path: Path, seed: int) -> None:
-    # All attacks run, three at once. A well-behaved client is answered all the time, memory stays within its limit,
-    # descriptors are closed, and nothing unexpected is logged.
-    with ottla_up(tmp_path / "data") as broker:
-        findings = Siege(broker, seed).run(attacks=ATTACKS)
+    # All attacks run, three at once, also those on TLS, SASL and the tokens of every mechanism. A well-behaved client
+    # is answered all the time, nobody comes in without a login, memory stays within its limit, descriptors are closed,
+    # and nothing unexpected is logged.
+    with secured_up(tmp_path) as (broker, ports):
+        findings = Siege(broker, seed, (*ATTACKS, *STRANGERS), ports).run(attacks=ROUNDS)
     assert not findings.problems, f"{findings}\n" + "\n".join(findings.problems)
     assert findings.answered > 0
 

@@ -3,7 +3,7 @@
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import NamedTuple
 
@@ -34,6 +34,8 @@ class Target(NamedTuple):
     topic: str
     """A topic that only attacks use."""
     topic_id: bytes
+    ports: Mapping[str, int] = {}
+    """Listeners with TLS or SASL, if there are any."""
 
     def connect(self) -> RawClient:
         return RawClient(self.host, self.port, "stranger", TIMEOUT_S)

@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -66,7 +66,14 @@ def split_in_thirds(samples: list[int]) -> list[list[int]]:
 
 
 class Siege:
-    def __init__(self, broker: OttlaUp, seed: int, attacks: Sequence[Attack] = ATTACKS) -> None:
+    def __init__(
+        self,
+        broker: OttlaUp,
+        seed: int,
+        attacks: Sequence[Attack] = ATTACKS,
+        ports: Mapping[str, int] | None = None,
+    ) -> None:
+        """`ports`: those of listeners with TLS or SASL."""
         self.findings = Findings(seed)
         self._attacks = attacks
         self._broker = broker
@@ -78,7 +85,7 @@ class Siege:
             append(client, VICTIM, b"x" * 500_000)
             for kind in (0, 1):  # the internal topics have files of their own, and are created on first use
                 ask_until_settled(client, FindCoordinatorRequest(coordinator_keys=["any"], key_type=kind), 6)
-            self._target = Target(HOST, broker.port, VICTIM, find_topic_id(client, VICTIM))
+            self._target = Target(HOST, broker.port, VICTIM, find_topic_id(client, VICTIM), ports or {})
 
     def run(self, seconds: float = math.inf, attacks: float = math.inf) -> Findings:
         """Attack until the time is over, or this many attacks were made. In a long siege memory must not grow."""
