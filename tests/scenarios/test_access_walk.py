@@ -241,6 +241,14 @@ def test_every_api_declares_what_it_needs() -> None:
     }
 
 
+def test_a_handler_without_a_declaration_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ottla.handlers import heartbeat
+
+    monkeypatch.delattr(heartbeat, "REQUIRES")
+    with pytest.raises(TypeError, match="does not declare in REQUIRES which rights clients need for Heartbeat"):
+        load_handlers()
+
+
 @pytest.mark.parametrize("version", produce.VERSIONS)
 def test_nobody_writes(version: int, broker: LocalBroker) -> None:
     """By name the answer is the same for a topic that does not exist; an id that exists is refused."""

@@ -42,6 +42,13 @@ def test_others_are_refused(message: bytes) -> None:
         plain.authenticate(message, USERS)
 
 
+def test_an_empty_password_is_none() -> None:
+    # Neither that of a user whose password was left empty, nor for a user that does not exist.
+    for name in ("empty", "nobody"):
+        with pytest.raises(AuthenticationFailed):
+            plain.authenticate(f"\0{name}\0".encode(), {"empty": ""})
+
+
 def test_nobody_acts_for_another_user() -> None:
     # CVE-2017-12610.
     with pytest.raises(AuthenticationFailed, match="authorization id"):

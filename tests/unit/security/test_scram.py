@@ -4,6 +4,7 @@ import base64
 import contextlib
 import hmac
 import re
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -87,6 +88,42 @@ def test_channel_binding_that_was_not_agreed_is_refused() -> None:
     server = scram.ServerConversation("SCRAM-SHA-256", first, credential, b"nonce")
     with pytest.raises(AuthenticationFailed):
         server.finish(b"c=eSws,r=" + server._nonce + b",p=" + base64.b64encode(bytes(32)))
+
+
+def prove(server: scram.ServerConversation, first: scram.ClientFirst, without_proof: bytes) -> bytes:
+    """What a client that knows the password can sign."""
+    signed = b",".join((first.bare, server.server_first, without_proof))
+    salted = scram.salt_password("SCRAM-SHA-256", b"pencil", b"salt" * 4, 4096)
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    stored_key = scram.derive("SCRAM-SHA-256", b"pencil", b"salt" * 4, 4096).stored_key
+    signature = hmac.digest(stored_key, signed, "sha256")
+    return bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+
+
+def test_a_channel_binding_is_compared_even_if_the_proof_is_right() -> None:
+    # RFC 5802: the last message repeats the header of the first one. `eSws` is `y,,`.
+    credential = scram.derive("SCRAM-SHA-256", b"pencil", b"salt" * 4, 4096)
+    first = scram.read_client_first(b"n,,n=alice,r=abc")
+    for binding, is_right in ((b"biws", True), (b"eSws", False), (b"bixhPWFkbWluLA==", False)):
+        server = scram.ServerConversation("SCRAM-SHA-256", first, credential, b"nonce")
+        without_proof = b"c=" + binding + b",r=" + server._nonce
+        final = without_proof + b",p=" + base64.b64encode(prove(server, first, without_proof))
+        if is_right:
+            assert server.finish(final).startswith(b"v=")
+        else:
+            with pytest.raises(AuthenticationFailed):
+                server.finish(final)
+
+
+@pytest.mark.parametrize("change", [lambda proof: proof + b"\0", lambda proof: proof[:-1], lambda proof: proof * 2])
+def test_a_proof_of_another_length_is_refused(change: Callable[[bytes], bytes]) -> None:
+    credential = scram.derive("SCRAM-SHA-256", b"pencil", b"salt" * 4, 4096)
+    first = scram.read_client_first(b"n,,n=alice,r=abc")
+    server = scram.ServerConversation("SCRAM-SHA-256", first, credential, b"nonce")
+    without_proof = b"c=biws,r=" + server._nonce
+    proof = change(prove(server, first, without_proof))
+    with pytest.raises(AuthenticationFailed):
+        server.finish(without_proof + b",p=" + base64.b64encode(proof))
 
 
 def test_nobody_acts_for_another_user() -> None:

@@ -45,3 +45,20 @@ def test_a_large_frame_is_in_memory_once() -> None:
     assert frame.room().obj is memory
     received(frame, bytes(POOLED_BYTES // 2))
     assert frame.take() is memory
+
+
+def test_a_buffer_is_not_used_again_while_somebody_has_it() -> None:
+    # Proves: a request whose records wait to be written never sees the bytes of the next one (CVE-2026-35554 was such a
+    # mistake of a client). When nobody has it any more, the buffer is used again.
+    pool, size = BufferPool(), 200_000
+    frames = []
+    for byte in (b"a", b"b"):
+        frame = UnfinishedFrame(pool, size, memoryview(byte * 100), 0.0)
+        received(frame, byte * (size - 100))
+        frames.append(memoryview(frame.take())[10:])
+    assert [bytes(frame[:3]) for frame in frames] == [b"aaa", b"bbb"]
+    first = frames[0].obj
+    frames.clear()
+    del frame
+    again = UnfinishedFrame(pool, size, memoryview(b"c"), 0.0)
+    assert again.room().obj is first

@@ -1,0 +1,129 @@
+"""Who comes in at a listener with TLS: certificates, the listener that a client is sent to, limits before a login."""
+
+import socket
+import ssl
+import struct
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from ottla.errors import ErrorCode
+from ottla.security.certificates import Issued
+from ottla.testing import LocalBroker
+from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.describe_cluster import DescribeClusterRequest
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.metadata import MetadataRequest
+from tests.clients.secured import ALICE, PASSWORD, Certificates, port_of, secured_broker
+from tests.patience import PATIENCE_S
+from tests.raw_client import RawClient
+from tests.scenarios.every_request import ask_until_settled
+from tests.scenarios.test_authentication import connect, log_in
+
+LISTENERS = ("SASL_SSL", "SASL_PLAINTEXT", "SSL", "PLAINTEXT")
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def broker(certificates: Certificates) -> Iterator[LocalBroker]:
+    with secured_broker(certificates, **{"sasl.server.max.receive.size": "20000"}) as broker:
+        yield broker
+
+
+class TlsClient(RawClient):
+    """A client over TLS that shows a certificate, or none."""
+
+    def __init__(self, broker: LocalBroker, certificates: Certificates, listener: str, own: Path | None = None) -> None:
+        super().__init__("127.0.0.1", port_of(broker, listener))
+        context = ssl.create_default_context(cafile=certificates.ca)
+        if own is not None:
+            context.load_cert_chain(own)
+        try:
+            self._socket: socket.socket = context.wrap_socket(self._socket, server_hostname="127.0.0.1")
+        except OSError:
+            self.close()
+            raise
+
+
+def is_let_in(broker: LocalBroker, certificates: Certificates, issued: Issued | None) -> bool:
+    """Whether the listener with mutual TLS answers a client with this certificate. With TLS 1.3 a client learns only
+    by its first request that its certificate was refused."""
+    own = None if issued is None else certificates.write("shown.pem", issued.pem)
+    try:
+        with TlsClient(broker, certificates, "MUTUAL", own) as client:
+            return bool(client.request(ApiVersionsRequest(), 0).error_code == ErrorCode.NONE)
+    except (ssl.SSLError, ConnectionError):
+        return False
+
+
+def test_only_certificates_for_clients_are_let_in(
+    broker: LocalBroker, certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foreign = Certificates(tmp_path, "another authority")
+    last_month = certificates.now - timedelta(days=30)
+    assert is_let_in(broker, certificates, certificates.issue("alice", is_server=False))
+    assert not is_let_in(broker, certificates, None)
+    assert not is_let_in(broker, certificates, foreign.issue("alice", is_server=False))
+    assert not is_let_in(broker, certificates, certificates.issue("alice", is_server=False, now=last_month, days=2))
+    monkeypatch.setattr(ExtendedKeyUsageOID, "CLIENT_AUTH", ExtendedKeyUsageOID.SERVER_AUTH)
+    assert not is_let_in(broker, certificates, certificates.issue("alice", is_server=False))  # it is for servers only
+
+
+def test_a_certificate_without_a_name_is_nobody(certificates: Certificates) -> None:
+    # ssl.principal.mapping.rules without DEFAULT: who has no name is not ANONYMOUS, but does not come in.
+    rules = {"listener.name.mutual.ssl.principal.mapping.rules": "RULE:^CN=(alice).*$/$1/"}
+    with secured_broker(certificates, **rules) as broker:
+        assert is_let_in(broker, certificates, certificates.issue("alice", is_server=False))
+        assert not is_let_in(broker, certificates, certificates.issue("mallory", is_server=False))
+
+
+def test_a_large_frame_is_refused_when_it_is_announced(broker: LocalBroker) -> None:
+    # Before a byte of it has arrived: what is never read takes no memory.
+    with connect(broker) as client:
+        client.send(struct.pack(">i", 20_001))
+        assert client.is_closed_by_peer()
+
+
+def test_a_listener_sends_clients_to_itself_only(broker: LocalBroker, certificates: Certificates) -> None:
+    # Otherwise a client of SASL_SSL would be told the port of a listener without TLS, and might use it.
+    ports = {}
+    for listener in LISTENERS:
+        client = (
+            TlsClient(broker, certificates, listener)
+            if listener.endswith("SSL")
+            else RawClient("127.0.0.1", port_of(broker, listener))
+        )
+        with client:
+            if listener.startswith("SASL"):
+                assert log_in(client, ALICE, PASSWORD).error_code == ErrorCode.NONE
+            found = {each.port for each in client.request(MetadataRequest(topics=[]), 12).brokers}
+            found |= {each.port for each in client.request(DescribeClusterRequest(), 1).brokers}
+            asked = FindCoordinatorRequest(coordinator_keys=["any"], key_type=0)
+            found |= {each.port for each in ask_until_settled(client, asked, 4).coordinators}
+            ports[listener] = found
+    assert ports == {listener: {port_of(broker, listener)} for listener in LISTENERS}
+
+
+@pytest.mark.parametrize("listener", ("SASL_SSL", "SSL", "MUTUAL"))
+def test_a_listener_with_tls_does_not_speak_without(broker: LocalBroker, listener: str) -> None:
+    with connect(broker, listener) as client:
+        client.send_request(ApiVersionsRequest(), 0)
+        client._socket.settimeout(PATIENCE_S)
+        found = b""
+        while piece := receive(client):
+            found += piece
+        assert found[:1] in (b"", b"\x15")  # nothing, or an alert of TLS
+
+
+def receive(client: RawClient) -> bytes:
+    try:
+        return client._socket.recv(1000)
+    except ConnectionError:
+        return b""
