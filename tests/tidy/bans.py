@@ -135,7 +135,6 @@ BANS: tuple[Ban, ...] = (
         ("pyarrow", "pyarrow.*"),
         allowed={
             "ottla.console.facts.exporting": "writes Parquet files",
-            "ottla.console.facts.decoding": "asks whether it is there, for Avro and Protobuf",
             "ottla.connect": "records move as columns",
             "ottla.pipeline.decoding": "record batches to Arrow columns",
             "ottla.pipeline.encoding": "Arrow columns to record batches",

@@ -23,7 +23,7 @@ OTTLA_TRACEBACK=1 is set or the log level is debug. Ctrl-C ends a command silent
     group        group_description.py, group_reset.py
     config       entities.py (kinds that confluent-kafka lacks), quotas.py (with quota)
     txn          hanging.py           transactions that no coordinator will end
-    records      record_input.py, record_output.py, offset_ranges.py, topic_reader.py
+    records      record_input.py, record_output.py, offset_ranges.py, topic_reader.py, group_reader.py, registries.py
     log          log_files.py (dump), log_verification.py and log_metadata.py (verify)
 """
 
@@ -54,7 +54,7 @@ COMMANDS = {
     "demo": "watch a broker at work, then try it yourself",
     "topic": "create, list, describe, alter, trim and delete topics",
     "produce": "send records from standard input or files",
-    "consume": "print the records of a topic",
+    "consume": "print the records of topics",
     "sql": "query topics with SQL, on Spark",
     "group": "list, describe, reset and delete consumer groups",
     "txn": "list and describe transactions, find and end hanging ones",

@@ -41,7 +41,19 @@ RETRY_S = 10.0
 GLANCE_S = 0.05
 
 _TEXT_OPTIONS = (
-    *("bootstrap", "client_settings", "topic", "name", "names", "settings", "assignments", "unset", "keys"),
+    *(
+        "bootstrap",
+        "client_settings",
+        "topic",
+        "topics",
+        "pattern",
+        "name",
+        "names",
+        "settings",
+        "assignments",
+        "unset",
+        "keys",
+    ),
     *("principals", "group", "transactional_id", "delegation_token", "user_resource", "host", "user", "client", "ip"),
 )
 """The options that are given to confluent-kafka as text. Keys, values and delimiters may be any bytes."""

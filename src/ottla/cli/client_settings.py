@@ -21,6 +21,7 @@ BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
 VARIABLE_PREFIX = "OTTLA_CLIENT_"
 
 _SECURE = ("security.", "ssl.", "sasl.")
+_OF_REGISTRY = ("schema.registry.", "basic.auth.", "bearer.auth.")
 
 
 class GivenSettings(NamedTuple):
@@ -108,10 +109,16 @@ def read_properties_file(path: str) -> dict[str, str]:
         raise CommandError(f"{path}: {error}", USAGE_ERROR) from None
 
 
-def make_library_settings(settings: Mapping[str, str]) -> dict[str, object]:
+def is_registry_setting(name: str) -> bool:
+    """Whether it is a setting of a schema registry's client, which may stand beside those of Kafka's clients."""
+    return name.startswith(_OF_REGISTRY)
+
+
+def make_library_settings(given: Mapping[str, str]) -> dict[str, object]:
     """The settings as confluent-kafka takes them. CommandError if one of security is not valid."""
+    settings = {name: value for name, value in given.items() if not is_registry_setting(name)}
     if not any(name.startswith(_SECURE) for name in settings):
-        return dict(settings)  # without the modules of TLS, which take longer to import than most commands run
+        return {**settings}  # without the modules of TLS, which take longer to import than most commands run
     from ottla.client.security import make_librdkafka_settings
 
     try:

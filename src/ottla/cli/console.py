@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from ottla.cli.client_settings import add_client_arguments, read_client_settings
+from ottla.cli.client_settings import add_client_arguments, is_registry_setting, read_client_settings
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.numbers import int_between
 
@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--root-path", default="", metavar="/PATH", help="the path below which a proxy serves it")
     parser.add_argument(
         "--schema-registry",
+        "--registry",
         default="",
         metavar="URL",
         help="decode Avro, Protobuf and JSON with the schemas from there",
@@ -54,14 +55,14 @@ def run(options: argparse.Namespace) -> int:
     from ottla.console.serving import Listening, serve
 
     settings = read_client_settings(options).settings
-    registry = {name: value for name, value in settings.items() if _is_of_registry(name)}
+    registry = {name: value for name, value in settings.items() if is_registry_setting(name)}
     if options.schema_registry:
         registry["schema.registry.url"] = options.schema_registry
     root_path = options.root_path.rstrip("/")
     if root_path and not root_path.startswith("/"):
         raise CommandError(f"--root-path: {options.root_path!r} does not begin with /", USAGE_ERROR)
     chosen = Options(
-        {name: value for name, value in settings.items() if not _is_of_registry(name)},
+        {name: value for name, value in settings.items() if not is_registry_setting(name)},
         options.read_only,
         options.connect,
         registry,
@@ -99,10 +100,6 @@ def _check_cluster(settings: Mapping[str, str]) -> None:
         raise CommandError(f"cannot connect to {error}. Is that the address of a Kafka broker?") from None
     finally:
         client.close()
-
-
-def _is_of_registry(name: str) -> bool:
-    return name.startswith(("schema.registry.", "basic.auth.", "bearer.auth."))
 
 
 def _announce(address: str, token: str) -> None:

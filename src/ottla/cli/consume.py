@@ -1,15 +1,15 @@
-"""`ottla consume`: prints the records of a topic, as raw bytes.
+"""`ottla consume`: prints the records of topics, as raw bytes or decoded with the schemas of a registry.
 
 By default it reads from the beginning to the end that the topic has when the command starts; with --follow it continues
-until Ctrl-C. It joins no consumer group and commits nothing.
+until Ctrl-C. Without --group it joins no consumer group and commits nothing. With it, the command is a member of the
+group: it begins at the committed offsets, commits what it has printed, and leaves the group when it ends.
 """
 
 import argparse
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable
-from itertools import islice
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.cli.client import CommandClient
@@ -19,10 +19,14 @@ from ottla.cli.escapes import typed_bytes, unescaped
 from ottla.cli.numbers import parse_count, parse_offset, parse_partition
 from ottla.cli.offset_ranges import READ_COMMITTED, READ_UNCOMMITTED, ranges_of
 from ottla.cli.record_output import Writer, writer_of
-from ottla.cli.topic_reader import TopicReader
+from ottla.cli.registries import Decoder, add_registry_argument, open_registry
+from ottla.cli.topic_reader import Reader, TopicReader
+from ottla.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
+
+    from ottla.cli.offset_ranges import OffsetRange
 
 WIDENING = 8
 
@@ -31,7 +35,14 @@ Filter = Callable[["Message"], bool]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_client_arguments(parser)
-    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument("topics", nargs="*", default=[], metavar="TOPIC", help="one topic or several")
+    parser.add_argument("--pattern", "--include", metavar="REGEX", help="all topics whose whole names match")
+    parser.add_argument(
+        "-g",
+        "--group",
+        metavar="GROUP",
+        help="join this group, begin at its committed offsets, and commit what was printed (default: no group)",
+    )
     parser.add_argument(
         "-p",
         "--partition",
@@ -62,6 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=READ_COMMITTED,
         help="whether records of open and aborted transactions are left out (default: read_committed)",
     )
+    add_registry_argument(parser, "to decode Avro, Protobuf and JSON Schema")
+    parser.add_argument("--raw", action="store_true", help="decode nothing, even if a registry is set")
     parser.add_argument("--key-matches", metavar="REGEX", help="only records whose key matches")
     parser.add_argument("--value-matches", metavar="REGEX", help="only records whose value matches")
     parser.add_argument(
@@ -79,8 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.from_beginning and (options.offset, options.since, options.last) != (None, None, None):
-        raise CommandError("consume: --from-beginning and another beginning were given", USAGE_ERROR)
+    _check_options(options)
     if options.from_beginning and not options.follow:
         print("ottla: consume ends at the last record there is; --follow waits for more", file=sys.stderr)
     writer = writer_of(
@@ -91,14 +103,18 @@ def run(options: argparse.Namespace) -> int:
     )
     wanted = _filter(options.key_matches, options.value_matches)
     client = CommandClient(options)
-    partitions = _partitions(client, options)
+    registry = None if options.raw else open_registry(options, client.settings)
+    decode = Decoder(registry).decode if registry is not None else None
     messages: list[Message] = []
-    if options.last is None:
-        reader = _open_reader(client, partitions, options)
+    reader: Reader
+    if options.group is not None:
+        reader = _join_group(client, options)
+    elif options.last is None:
+        reader = _open_reader(client, _partitions(client, options), options)
     else:
-        reader, messages = _read_newest(client, partitions, options)
+        reader, messages = _read_newest(client, _partitions(client, options), options)
     try:
-        _print_records(reader, messages, options, wanted, writer)
+        _print_records(reader, messages, options, wanted, writer, decode)
     except KeyboardInterrupt:
         if not options.follow:  # Ctrl-C is how --follow ends
             raise
@@ -107,15 +123,51 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _check_options(options: argparse.Namespace) -> None:
+    if not options.topics and options.pattern is None:
+        raise CommandError("consume: name a topic, or give --pattern", USAGE_ERROR)
+    if options.topics and options.pattern is not None:
+        raise CommandError("consume: both topics and --pattern were given", USAGE_ERROR)
+    if options.from_beginning and (options.offset, options.since, options.last) != (None, None, None):
+        raise CommandError("consume: --from-beginning and another beginning were given", USAGE_ERROR)
+    if options.group is None:
+        return
+    if not options.group:
+        raise CommandError("consume: --group cannot be empty", USAGE_ERROR)
+    for name in ("offset", "since", "last", "until", "partitions"):
+        if getattr(options, name) is not None:
+            flag = name.removesuffix("s") if name == "partitions" else name
+            hint = "; `ottla group reset` moves it" if flag in ("offset", "since") else ""
+            raise CommandError(f"consume: --{flag} cannot be used with --group, which says where to read{hint}", 2)
+
+
+def _join_group(client: CommandClient, options: argparse.Namespace) -> Reader:
+    from ottla.cli.group_reader import GroupReader
+
+    if options.pattern is None:
+        topics = options.topics
+        missing = [name for name, found in client.describe_topics(topics).items() if found is None]
+        if missing:
+            raise client.explain_no_topic(*missing)
+    else:
+        _compile(options.pattern, "--pattern")
+        topics = [f"^({options.pattern})$"]
+    return GroupReader(client, options.group, topics, options.isolation)
+
+
 def _open_reader(
-    client: CommandClient, partitions: list[int], options: argparse.Namespace, last: int | None = None
+    client: CommandClient, places: dict[str, list[int]], options: argparse.Namespace, last: int | None = None
 ) -> TopicReader:
-    ranges = ranges_of(client, options.topic, partitions, options, int(time.time() * 1000), last)
-    return TopicReader(client, options.topic, ranges, follow=options.follow, isolation=options.isolation)
+    now_ms = int(time.time() * 1000)
+    ranges: dict[TopicPartition, OffsetRange] = {}
+    for topic, partitions in places.items():
+        found = ranges_of(client, topic, partitions, options, now_ms, last)
+        ranges |= {TopicPartition(topic, partition): bounds for partition, bounds in found.items()}
+    return TopicReader(client, ranges, follow=options.follow, isolation=options.isolation)
 
 
 def _read_newest(
-    client: CommandClient, partitions: list[int], options: argparse.Namespace
+    client: CommandClient, places: dict[str, list[int]], options: argparse.Namespace
 ) -> "tuple[TopicReader, list[Message]]":
     """Reads the newest records. Also returns the reader, which continues after them.
 
@@ -124,7 +176,7 @@ def _read_newest(
     """
     window = options.last
     while True:
-        reader = _open_reader(client, partitions, options, window)
+        reader = _open_reader(client, places, options, window)
         try:
             messages = reader.newest(options.last)
         except BaseException:
@@ -137,33 +189,73 @@ def _read_newest(
 
 
 def _print_records(
-    reader: TopicReader, messages: "list[Message]", options: argparse.Namespace, wanted: Filter, writer: Writer
+    reader: Reader,
+    messages: "list[Message]",
+    options: argparse.Namespace,
+    wanted: Filter,
+    writer: Writer,
+    decode: "Callable[[Message], Message] | None",
 ) -> None:
     """Print these records, and then those that are left to read."""
     left: int | None = options.count
     while left is None or left > 0:
-        shown = list(islice(filter(wanted, messages), left))
-        if shown:
-            _write(map(writer, shown))
-            left = None if left is None else left - len(shown)
+        pieces: list[bytes] = []
+        done = 0
+        for message in messages:
+            if left is not None and len(pieces) == left:
+                break
+            shown = message if decode is None else decode(message)
+            if wanted(shown):
+                pieces.append(writer(shown))
+            done += 1
+        _write(pieces)
+        reader.mark_done(messages[:done])
+        left = None if left is None else left - len(pieces)
         if not options.follow and reader.caught_up:
             return
         messages = reader.read()
 
 
-def _write(pieces: Iterable[bytes]) -> None:
+def _write(pieces: list[bytes]) -> None:
+    if not pieces:
+        return
     sys.stdout.buffer.write(b"".join(pieces))
     sys.stdout.buffer.flush()
 
 
-def _partitions(client: CommandClient, options: argparse.Namespace) -> list[int]:
-    known = sorted(partition.id for partition in client.describe_topic(options.topic).partitions)
-    if options.partitions is None:
-        return known
-    for partition in options.partitions:
-        if partition not in known:
-            raise CommandError(f"topic {options.topic!r} has no partition {partition}, only {known[0]} to {known[-1]}")
-    return sorted(set(options.partitions))
+def _partitions(client: CommandClient, options: argparse.Namespace) -> dict[str, list[int]]:
+    """The partitions to read, by topic."""
+    found = {}
+    for topic, known in _find_topics(client, options).items():
+        for partition in options.partitions or ():
+            if partition not in known:
+                raise CommandError(f"topic {topic!r} has no partition {partition}, only {known[0]} to {known[-1]}")
+        found[topic] = sorted(set(options.partitions or known))
+    return found
+
+
+def _find_topics(client: CommandClient, options: argparse.Namespace) -> dict[str, list[int]]:
+    """All partitions of the topics that the options name. A pattern never means internal topics."""
+    if options.pattern is None:
+        described = client.describe_topics(list(dict.fromkeys(options.topics)))
+        missing = [name for name, found in described.items() if found is None]
+        if missing:
+            raise client.explain_no_topic(*missing)
+        return {name: sorted(each.id for each in found.partitions) for name, found in described.items() if found}
+    fits = _compile(options.pattern, "--pattern").fullmatch
+    topics = client.fetch_metadata().topics
+    found = {name: sorted(topic.partitions) for name, topic in sorted(topics.items()) if fits(name)}
+    found = {name: partitions for name, partitions in found.items() if not name.startswith("__")}
+    if not found:
+        raise CommandError(f"no topic at {client.address} matches {options.pattern!r}")
+    return found
+
+
+def _compile(text: str, option: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise CommandError(f"{option}: {error}", USAGE_ERROR) from None
 
 
 def _filter(key: str | None, value: str | None) -> Filter:

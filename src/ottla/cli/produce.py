@@ -1,4 +1,4 @@
-"""`ottla produce`: sends records from standard input or files to a topic.
+"""`ottla produce`: sends records from standard input or files to a topic, as bytes or encoded with registered schemas.
 
 The command ends with 0 when every record is acknowledged. If a line is not a valid record, or a record is refused, the
 records before it are still sent, and the message says how many.
@@ -17,6 +17,7 @@ from ottla.cli.escapes import typed_bytes, unescaped
 from ottla.cli.numbers import parse_count, parse_partition
 from ottla.cli.output import counted
 from ottla.cli.record_input import FORMATS, LINES, Headers, InputRecord, LineFormat, read_records
+from ottla.cli.registries import Encoder, add_registry_argument, make_encoder, open_registry
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
@@ -73,6 +74,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--acks", choices=("0", "1", ALL), default=ALL, help="replicas that must have a record (default: all)"
     )
     parser.add_argument("-n", "--count", type=parse_count, metavar="N", help="stop after N records")
+    add_registry_argument(parser, "for --value-schema and --key-schema")
+    for part in ("value", "key"):
+        parser.add_argument(
+            f"--{part}-schema",
+            metavar="SCHEMA_FILE",
+            help=f"encode {part}s, given as JSON: a file (.avsc is Avro, .json is JSON Schema, .proto is Protobuf), "
+            "`latest` for the newest schema of the topic, or the id of a schema",
+        )
+    parser.add_argument(
+        "--message", default="", metavar="NAME", help="the Protobuf message (default: the schema's first)"
+    )
+    parser.add_argument("--no-register", action="store_true", help="use a schema only if the registry has it already")
     parser.add_argument("--create", action="store_true", help="create the topic if it does not exist")
     parser.add_argument("--report", action="store_true", help="print partition and offset of each record")
 
@@ -122,6 +135,7 @@ class Delivery:
         client = CommandClient(options)
         self._connection_errors = client.connection_errors
         _check_topic(client, options)
+        self._encoders = _make_encoders(client, options)
         self._producer = client.create_producer(
             {
                 **SETTINGS,
@@ -141,6 +155,8 @@ class Delivery:
         """Send a record. Raises CommandError if an earlier one was not delivered."""
         own = record.partition if self._keep_partition else None
         key = self._key if record.key is None else record.key
+        if self._encoders:
+            key, record = self._encode(key, record)
         self._produce(record, key, self._partition if own is None else own)
         self._sent += 1
         if self._interactive:
@@ -148,6 +164,16 @@ class Delivery:
         elif self._sent % POLL_EVERY == 0:
             self._producer.poll(0)
         self._raise_for_failures()
+
+    def _encode(self, key: bytes | None, record: InputRecord) -> tuple[bytes | None, InputRecord]:
+        try:
+            if "key" in self._encoders:
+                key = self._encoders["key"].encode(key)
+            if "value" in self._encoders:
+                record = record._replace(value=self._encoders["value"].encode(record.value))
+        except CommandError as error:
+            raise CommandError(f"record {self._sent + 1}: {error}") from None
+        return key, record
 
     def finish(self) -> None:
         """Wait until the last record is acknowledged or has failed."""
@@ -187,6 +213,18 @@ class Delivery:
             raise CommandError(
                 f"topic {self._topic!r}: {counted(self._failures, 'record')} not delivered: {self._reason}"
             )
+
+
+def _make_encoders(client: CommandClient, options: argparse.Namespace) -> dict[str, Encoder]:
+    """The encoders of keys and values that have a schema."""
+    wanted = {"key": options.key_schema, "value": options.value_schema}
+    registry = open_registry(options, client.settings)
+    given = {part: schema for part, schema in wanted.items() if schema is not None}
+    if given and registry is None:
+        raise CommandError(f"--{next(iter(given))}-schema needs a registry: give --registry URL", USAGE_ERROR)
+    if options.message and options.value_schema is None:
+        raise CommandError("--message is for a --value-schema of Protobuf", USAGE_ERROR)
+    return {part: make_encoder(registry, part, schema, options) for part, schema in given.items() if registry}
 
 
 def _headers(texts: list[str]) -> Headers:

@@ -6,7 +6,8 @@ A template's letters are those of kcat:
     %k key      %s value        %K length of the key         %S length of the value; -1 if there is none
     \n \t \r \0 \\ \xHH         bytes that are hard to type
 
-Keys and values are written as raw bytes; in JSON, bytes that are not UTF-8 are base64.
+Keys and values are written as raw bytes; in JSON, bytes that are not UTF-8 are base64. What was decoded with a schema
+is written as JSON, and in JSON as the document that it is.
 """
 
 import base64
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.escapes import unescaped
+from ottla.cli.registries import JsonText
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -39,12 +41,21 @@ def writer_of(form: str, *, key_separator: bytes, delimiter: bytes, null: bytes)
             (_shown(message.key(), null), key_separator, _shown(message.value(), null), delimiter)
         )
     if form == JSON:
-        return lambda message: json.dumps(document_of(message), ensure_ascii=False).encode() + b"\n"
+        return _write_json
     if "%" not in form:
         raise CommandError(
             f"--format: {form!r} is neither {VALUE}, {KEY_VALUE}, {JSON} nor a template with %", USAGE_ERROR
         )
     return _template(form, null)
+
+
+def _write_json(message: "Message") -> bytes:
+    document = document_of(message)
+    if isinstance(message.key(), JsonText) or isinstance(message.value(), JsonText):
+        from ottla.pipeline import json_text
+
+        return json_text.write(document, indented=False).encode() + b"\n"
+    return json.dumps(document, ensure_ascii=False).encode() + b"\n"
 
 
 def document_of(message: "Message") -> dict[str, object]:
@@ -68,6 +79,8 @@ def headers_of(message: "Message") -> Sequence[tuple[str, bytes | None]]:
 def _json(data: str | bytes | None) -> object:
     if data is None or isinstance(data, str):
         return data
+    if isinstance(data, JsonText):
+        return data.document
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -1,14 +1,15 @@
-"""Reads the records of a topic: in each partition up to its end when the command started, or without end."""
+"""Reads the records of topics: in each partition up to its end when the command started, or without end."""
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from heapq import merge
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.cli.client import OPERATION_S, CommandClient, explain, to_command_error
 from ottla.cli.command_error import CommandError
 from ottla.cli.offset_ranges import READ_COMMITTED, OffsetRange
+from ottla.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -26,6 +27,22 @@ SETTINGS = {
 }
 
 
+class Reader(Protocol):
+    """Where `ottla consume` gets records from: partitions that it has chosen, or those that a group assigns to it."""
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether every partition was read up to its end."""
+
+    def read(self) -> "list[Message]":
+        """Records that have arrived, in order within each partition; none if nothing arrives within GLANCE_S."""
+
+    def mark_done(self, messages: "Sequence[Message]") -> None:
+        """These records were printed, or left out by a filter."""
+
+    def close(self) -> None: ...
+
+
 def locate(message: "Message") -> tuple[int, int]:
     """Partition and offset of a fetched record, which are never None."""
     partition, offset = message.partition(), message.offset()
@@ -34,28 +51,31 @@ def locate(message: "Message") -> tuple[int, int]:
     return partition, offset
 
 
+def find_place(message: "Message") -> TopicPartition:
+    return TopicPartition(message.topic() or "", locate(message)[0])
+
+
 class TopicReader:
+    """Reads partitions without joining a group."""
+
     def __init__(
         self,
         client: CommandClient,
-        topic: str,
-        ranges: Mapping[int, OffsetRange],
+        ranges: Mapping[TopicPartition, OffsetRange],
         *,
         follow: bool,
         isolation: str = READ_COMMITTED,
     ) -> None:
-        from confluent_kafka import TopicPartition
+        from confluent_kafka import TopicPartition as Place
 
         self._client = client
-        self._topic = topic
         self._ranges = ranges
         self._follow = follow
         self._heard_s = time.monotonic()
-        self._behind = {partition for partition, (start, end) in ranges.items() if start < end}
+        self._behind = {where for where, (start, end) in ranges.items() if start < end}
         wanted = ranges if follow else self._behind
         self._consumer = client.create_consumer({**SETTINGS, "isolation.level": isolation})
-        places = [TopicPartition(topic, partition, ranges[partition].start) for partition in sorted(wanted)]
-        self._consumer.assign(places)
+        self._consumer.assign([Place(*where, ranges[where].start) for where in sorted(wanted)])
 
     @property
     def offsets(self) -> int:
@@ -68,14 +88,13 @@ class TopicReader:
         return not self._behind
 
     def read(self) -> "list[Message]":
-        """Records that have arrived, in order within each partition; none if nothing arrives within GLANCE_S."""
         from confluent_kafka import KafkaException
 
         try:
             first = self._consumer.poll(GLANCE_S)
             arrived = [] if first is None else [first, *self._consumer.consume(RECORDS_MAX, 0)]
         except KafkaException as error:
-            raise to_command_error(error, f"topic {self._topic!r}") from None
+            raise to_command_error(error, f"topic {self._name_topics()}") from None
         if not arrived:
             self._check_silence()
             return []
@@ -85,10 +104,10 @@ class TopicReader:
             if message.error():
                 self._note_event(message)
                 continue
-            partition, offset = locate(message)
-            end = self._ranges[partition].end
+            where, offset = find_place(message), locate(message)[1]
+            end = self._ranges[where].end
             if offset + 1 >= end:
-                self._behind.discard(partition)
+                self._behind.discard(where)
             if self._follow or offset < end:
                 found.append(message)
         if found:
@@ -97,13 +116,16 @@ class TopicReader:
 
     def newest(self, count: int) -> "list[Message]":
         """Read until caught up. Returns the `count` newest records by time, and all that arrived since the start."""
-        old: dict[int, list[Message]] = {partition: [] for partition in self._ranges}
+        old: dict[TopicPartition, list[Message]] = {where: [] for where in self._ranges}
         new: list[Message] = []
         while not self.caught_up:
             for message in self.read():
-                partition, offset = locate(message)
-                (old[partition] if offset < self._ranges[partition].end else new).append(message)
+                where = find_place(message)
+                (old[where] if locate(message)[1] < self._ranges[where].end else new).append(message)
         return [*deque(merge(*old.values(), key=lambda message: message.timestamp()[1]), count), *new]
+
+    def mark_done(self, messages: "Sequence[Message]") -> None:
+        """Nothing is committed."""
 
     def close(self) -> None:
         self._consumer.close()
@@ -114,9 +136,12 @@ class TopicReader:
         error = message.error()
         assert error is not None
         if error.code() == KafkaError._PARTITION_EOF:
-            self._behind.discard(locate(message)[0])
+            self._behind.discard(find_place(message))
         else:
-            raise CommandError(f"topic {self._topic!r}: {explain(error)}")
+            raise CommandError(f"topic {self._name_topics()}: {explain(error)}")
+
+    def _name_topics(self) -> str:
+        return ", ".join(repr(topic) for topic in sorted({where.topic for where in self._ranges}))
 
     def _check_silence(self) -> None:
         """Raise an error if records are missing and none arrives. With `follow` there may be none."""
@@ -126,4 +151,4 @@ class TopicReader:
         if now_s > self._client.connection_errors.give_up_at_s:
             raise self._client.explain_no_broker(self._client.connection_errors.latest)
         if now_s - self._heard_s > OPERATION_S:
-            raise CommandError(f"topic {self._topic!r}: no record has arrived for {OPERATION_S:.0f} s")
+            raise CommandError(f"topic {self._name_topics()}: no record has arrived for {OPERATION_S:.0f} s")

@@ -12,6 +12,10 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlsplit
 from urllib.request import Request, urlopen
 
+MAGIC = 0
+PREFIX_SIZE = 5
+"""A value that is written with a registered schema begins with the byte MAGIC and the schema's id in four bytes."""
+
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
 REFERENCES_MAX = 100
 

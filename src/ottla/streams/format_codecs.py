@@ -9,13 +9,14 @@ import pyarrow.compute as pc
 
 from ottla.pipeline.formats import Decoded, Format
 from ottla.pipeline.formats.avro import Avro
-from ottla.pipeline.formats.avro_writing import AvroEncoder, write_long
-from ottla.pipeline.formats.framed import MAGIC, Framed
+from ottla.pipeline.formats.avro_writing import AvroEncoder
+from ottla.pipeline.formats.framed import Framed
 from ottla.pipeline.formats.numbers import Numbers
 from ottla.pipeline.formats.protobuf import Protobuf
-from ottla.pipeline.formats.protobuf_writing import ProtobufEncoder, find_message_indexes
+from ottla.pipeline.formats.protobuf_messages import find_message_indexes, write_indexes
+from ottla.pipeline.formats.protobuf_writing import ProtobufEncoder
 from ottla.pipeline.formats.text import Text
-from ottla.pipeline.registry import Registry
+from ottla.pipeline.registry import MAGIC, Registry
 from ottla.streams.json_format import JsonDecoder
 from ottla.streams.record_format import CANONICAL_TYPES, RecordFormat
 from ottla.streams.state.json_text import object_text, to_text
@@ -166,16 +167,10 @@ def _json_encoder(form: RecordFormat) -> Encode:
 
 def _frame(form: RecordFormat, indexes: tuple[int, ...] | None = None) -> bytes:
     """What comes before each value: nothing without a registry, otherwise the id of the schema and, for Protobuf, the
-    indexes of the message in it. Of those, the first message is a single zero."""
+    indexes of the message in it."""
     if form.registry is None:
         return b""
     if form.schema_id is None:
         raise ValueError(f"{form.kind} is written with a schema registry, but the id of the schema is not known")
-    prefix = bytearray([MAGIC, *form.schema_id.to_bytes(4, "big")])
-    if indexes == (0,):
-        prefix.append(0)
-    elif indexes is not None:
-        write_long(len(indexes), prefix)
-        for index in indexes:
-            write_long(index, prefix)
-    return bytes(prefix)
+    prefix = bytes([MAGIC]) + form.schema_id.to_bytes(4, "big")
+    return prefix if indexes is None else prefix + write_indexes(indexes)

@@ -21,7 +21,8 @@ from typing import Any, Final
 import orjson
 import pyarrow as pa
 
-from ottla.pipeline.formats.avro import derive_type, parse_schema
+from ottla.pipeline.formats.avro import derive_type
+from ottla.pipeline.formats.avro_schemas import parse_schema
 from ottla.pipeline.formats.avro_writing import make_schema
 from ottla.pipeline.formats.ddl import type_of_ddl
 from ottla.pipeline.formats.protobuf import Protobuf

@@ -34,6 +34,7 @@ FURTHER = {
     "quota delete": ("--user", MISSING),
     "user create": ("--generate",),
     "user alter": ("--generate",),
+    "consume": (MISSING,),
 }
 """Options that a command needs although its parser does not say so, or that let it end soon."""
 

@@ -10,10 +10,10 @@ import pytest
 from starlette.types import ASGIApp
 
 from ottla.console.console import Console
-from ottla.console.facts import json_text
 from ottla.console.facts.decoding import Decoder
 from ottla.console.facts.exporting import defuse
 from ottla.console.facts.records import Scan, scan
+from ottla.pipeline import json_text
 from tests.unit.console.asgi import ask
 from tests.unit.console.seeding import TIME, make_topic, put
 

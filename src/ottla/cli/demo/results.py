@@ -44,8 +44,8 @@ class LiveResults:
 def committed_values(client: CommandClient, topic: str) -> list[bytes]:
     """All records of the topic; those of one partition are in order."""
     ends = list_end_offsets(client, places((topic,)))
-    ranges = {partition: OffsetRange(0, end) for (_, partition), end in ends.items()}
-    reader = TopicReader(client, topic, ranges, follow=False)
+    ranges = {place: OffsetRange(0, end) for place, end in ends.items()}
+    reader = TopicReader(client, ranges, follow=False)
     values = []
     while not reader.caught_up:
         values += [message.value() or b"" for message in reader.read()]

@@ -7,8 +7,8 @@ from ottla.connect.converters.avro_schemas import AvroWriter, read_avro_schema, 
 from ottla.connect.converters.registered import Decode, Encode, RegistryConverter
 from ottla.connect.data.schema import Schema
 from ottla.connect.errors import RecordError
-from ottla.pipeline.formats.avro import parse_schema
 from ottla.pipeline.formats.avro_reading import Unreadable, make_reader
+from ottla.pipeline.formats.avro_schemas import parse_schema
 from ottla.pipeline.formats.avro_writing import make_writer
 from ottla.pipeline.registry import RegisteredSchema
 

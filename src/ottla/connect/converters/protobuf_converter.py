@@ -15,10 +15,9 @@ from ottla.connect.data.conversion import array_to_values, values_to_array
 from ottla.connect.data.schema import Schema
 from ottla.connect.errors import RecordError
 from ottla.pipeline.formats.avro_reading import Unreadable
-from ottla.pipeline.formats.avro_writing import write_long
-from ottla.pipeline.formats.framed import message_at, read_indexes
 from ottla.pipeline.formats.protobuf import Protobuf
-from ottla.pipeline.formats.protobuf_writing import ProtobufEncoder, find_message_indexes
+from ottla.pipeline.formats.protobuf_messages import find_message_indexes, message_at, read_indexes, write_indexes
+from ottla.pipeline.formats.protobuf_writing import ProtobufEncoder
 from ottla.pipeline.registry import RegisteredSchema
 
 
@@ -57,7 +56,7 @@ class ProtobufConverter(RegistryConverter):
                 pass  # the record's schema has a name of its own; the first message is the one to write
         form = Protobuf(files, name)
         encoder, target = ProtobufEncoder(form), find_schema(form.type)
-        prefix = _write_indexes(find_message_indexes(files, name))
+        prefix = write_indexes(find_message_indexes(files, name))
 
         def encode(value: Any) -> bytes:
             column = values_to_array(target, [value])
@@ -68,13 +67,3 @@ class ProtobufConverter(RegistryConverter):
             return encoded
 
         return encode
-
-
-def _write_indexes(indexes: tuple[int, ...]) -> bytes:
-    """The first message is a single zero."""
-    if indexes == (0,):
-        return b"\0"
-    buffer = bytearray()
-    for number in (len(indexes), *indexes):
-        write_long(number, buffer)
-    return bytes(buffer)

@@ -13,8 +13,7 @@ from ottla.connect.data.schema import Schema
 from ottla.connect.data.schema_cache import SchemaCache
 from ottla.connect.errors import BadConfig, RecordError, RetriableError
 from ottla.connect.settings.definition import REQUIRED, Importance, Kind, Setting, Settings
-from ottla.pipeline.formats.framed import MAGIC, PREFIX_SIZE
-from ottla.pipeline.registry import RegisteredSchema, Registry, RegistryError, UnknownSchema
+from ottla.pipeline.registry import MAGIC, PREFIX_SIZE, RegisteredSchema, Registry, RegistryError, UnknownSchema
 
 Decode = Callable[[bytes], Any]
 Encode = Callable[[Any], bytes]

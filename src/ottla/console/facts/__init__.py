@@ -11,7 +11,6 @@ records.py        reads records forwards and backwards, with a search
 searching.py      what a search matches
 sending.py        sends records, and dead letters back to where they came from
 decoding.py       keys and values as people read them
-json_text.py      JSON that keeps every digit
 exporting.py      CSV, JSON lines, Parquet
 transactions.py   transactional ids
 access.py         ACLs

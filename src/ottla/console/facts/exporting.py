@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from io import StringIO
 from typing import Any
 
-from ottla.console.facts import json_text
 from ottla.console.facts.decoding import Decoder
 from ottla.console.facts.records import FoundRecord
+from ottla.pipeline import json_text
 
 COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ottla.console.facts import json_text
 from ottla.console.facts.decoding import Decoder
 from ottla.console.facts.records import FoundRecord, Matcher
+from ottla.pipeline import json_text
 
 ANYWHERE, KEY, VALUE, HEADERS, FIELD = "anywhere", "key", "value", "headers", "field"
 PLACES = (ANYWHERE, KEY, VALUE, HEADERS, FIELD)

@@ -15,7 +15,6 @@ from ottla.client.connection import Unreachable
 from ottla.console import copying
 from ottla.console.calls import BadInput, Call, answer_error, parse_number
 from ottla.console.facts.exporting import to_csv, to_json_lines, to_parquet
-from ottla.console.facts.json_text import to_text
 from ottla.console.facts.offsets import list_offsets
 from ottla.console.facts.records import FoundRecord, read_range
 from ottla.console.facts.searching import make_matcher
@@ -31,6 +30,7 @@ from ottla.console.views.record_rows import (
     write_positions,
 )
 from ottla.errors import KafkaError
+from ottla.pipeline.json_text import to_text
 from ottla.topic_partition import TopicPartition
 
 CURSORS_MAX = 500

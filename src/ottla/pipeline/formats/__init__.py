@@ -3,10 +3,12 @@
     choice.py             makes the format that a user has named
     text.py               text and JSON
     numbers.py            numbers as Kafka's serializers write them
-    avro.py               Avro schemas and columns
+    avro.py               Avro columns
+    avro_schemas.py       parses Avro schemas
     avro_reading.py       functions that read Avro values
     avro_writing.py       encodes Avro values, and makes schemas
-    protobuf.py           Protobuf messages
+    protobuf.py           Protobuf columns
+    protobuf_messages.py  classes of Protobuf messages, and which message of its schema a value is
     protobuf_writing.py   encodes Protobuf messages
     framed.py             values that begin with the id of a schema in a schema registry
     ddl.py                parses types in SQL syntax
@@ -18,9 +20,10 @@ or the rows are removed and returned with the reason, for a dead-letter topic.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-import pyarrow as pa
+if TYPE_CHECKING:  # modules of this package that read single values must be importable without pyarrow
+    import pyarrow as pa
 
 FAIL, NULL, DEAD_LETTER = "fail", "null", "dead-letter"
 ON_BAD = (FAIL, NULL, DEAD_LETTER)
@@ -34,7 +37,7 @@ class BadRecord(ValueError):
 
 
 class Decoded(NamedTuple):
-    column: pa.Array
+    column: "pa.Array"
     """The decoded column. It is null where the value was null or bad."""
     bad: Mapping[int, str]
     """The reason for each bad row."""
@@ -42,24 +45,26 @@ class Decoded(NamedTuple):
 
 class Format(Protocol):
     @property
-    def type(self) -> pa.DataType:
+    def type(self) -> "pa.DataType":
         """The type of the decoded column."""
 
-    def decode(self, values: pa.Array) -> Decoded:
+    def decode(self, values: "pa.Array") -> Decoded:
         """Decodes a column of bytes."""
 
 
 class DecodedColumns(NamedTuple):
-    batch: pa.RecordBatch
+    batch: "pa.RecordBatch"
     """The batch with the decoded columns."""
     reasons: Mapping[int, str]
     """With NULL: for each row with a bad column, the reason."""
-    bad: pa.RecordBatch | None = None
+    bad: "pa.RecordBatch | None" = None
     """With DEAD_LETTER: the bad rows as they were read, with the column REASON. None if no row is bad."""
 
 
-def decode_columns(batch: pa.RecordBatch, formats: Mapping[str, Format], on_bad: str = FAIL) -> DecodedColumns:
+def decode_columns(batch: "pa.RecordBatch", formats: Mapping[str, Format], on_bad: str = FAIL) -> DecodedColumns:
     """Decodes the columns (key, value) that `formats` names. A row is bad if at least one of its columns is."""
+    import pyarrow as pa
+
     if on_bad not in ON_BAD:
         raise ValueError(f"{on_bad!r}: a bad record can be {', '.join(ON_BAD)}")
     decoded = batch
@@ -82,7 +87,7 @@ def decode_columns(batch: pa.RecordBatch, formats: Mapping[str, Format], on_bad:
     return DecodedColumns(decoded.filter(kept), {}, bad)
 
 
-def _locate(batch: pa.RecordBatch, row: int) -> str:
+def _locate(batch: "pa.RecordBatch", row: int) -> str:
     """Names a record for an error message: by topic, partition and offset if the batch has these columns."""
     names = batch.schema.names
     if not {"topic", "partition", "offset"} <= set(names):
@@ -91,9 +96,11 @@ def _locate(batch: pa.RecordBatch, row: int) -> str:
     return "{topic}-{partition} at offset {offset}".format(**found)
 
 
-def scatter(parts: Sequence[tuple[Sequence[int], pa.Array]], rows: int, kind: pa.DataType) -> pa.Array:
+def scatter(parts: "Sequence[tuple[Sequence[int], pa.Array]]", rows: int, kind: "pa.DataType") -> "pa.Array":
     """Merges partial columns into one of `rows` rows. Each part comes with the rows of its values; other rows are
     null."""
+    import pyarrow as pa
+
     places: list[int | None] = [None] * rows
     done = 0
     for indexes, column in parts:

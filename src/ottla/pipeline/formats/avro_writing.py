@@ -8,12 +8,14 @@ import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from struct import Struct
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
+from ottla.pipeline.formats.avro_schemas import Schema, parse_schema
 
-from ottla.pipeline.formats.avro import Schema, derive_type, parse_schema
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Writer = Callable[[Any, bytearray], None]
 
@@ -32,12 +34,16 @@ class AvroEncoder:
     """Encodes a column of the type that the schema stands for."""
 
     def __init__(self, schema: str) -> None:
+        from ottla.pipeline.formats.avro import derive_type
+
         parsed = parse_schema(schema)
         self.type = derive_type(parsed)
         self._write = make_writer(parsed, "value")
 
-    def encode(self, column: pa.Array, prefix: bytes = b"") -> pa.Array:
+    def encode(self, column: "pa.Array", prefix: bytes = b"") -> "pa.Array":
         """The bytes of each value after `prefix`; null where the column is null. ValueError if a value does not fit."""
+        import pyarrow as pa
+
         write = self._write
         found: list[bytes | None] = []
         for value in column.to_pylist():
@@ -238,30 +244,38 @@ def _union_writer(schema: list[Schema], name: str) -> Writer:
 
 # Schemas
 
-_NAMES = {
-    pa.bool_(): "boolean",
-    pa.int8(): "int",
-    pa.int16(): "int",
-    pa.int32(): "int",
-    pa.int64(): "long",
-    pa.float32(): "float",
-    pa.float64(): "double",
-    pa.string(): "string",
-    pa.binary(): "bytes",
-    pa.date32(): {"type": "int", "logicalType": "date"},
-    pa.timestamp("us", "UTC"): {"type": "long", "logicalType": "timestamp-micros"},
-    pa.timestamp("us"): {"type": "long", "logicalType": "local-timestamp-micros"},
-}
+
+@cache
+def _list_names() -> dict[Any, Any]:
+    """The Avro types of simple Arrow types."""
+    import pyarrow as pa
+
+    return {
+        pa.bool_(): "boolean",
+        pa.int8(): "int",
+        pa.int16(): "int",
+        pa.int32(): "int",
+        pa.int64(): "long",
+        pa.float32(): "float",
+        pa.float64(): "double",
+        pa.string(): "string",
+        pa.binary(): "bytes",
+        pa.date32(): {"type": "int", "logicalType": "date"},
+        pa.timestamp("us", "UTC"): {"type": "long", "logicalType": "timestamp-micros"},
+        pa.timestamp("us"): {"type": "long", "logicalType": "local-timestamp-micros"},
+    }
 
 
-def make_schema(kind: pa.DataType, name: str) -> str:
+def make_schema(kind: "pa.DataType", name: str) -> str:
     """An Avro schema for a type, as JSON. Every field may be null. ValueError with one line if Avro has none."""
     return json.dumps(_schema_of(kind, name))
 
 
-def _schema_of(kind: pa.DataType, name: str) -> Any:
-    if kind in _NAMES:
-        return _NAMES[kind]
+def _schema_of(kind: "pa.DataType", name: str) -> Any:
+    import pyarrow as pa
+
+    if kind in _list_names():
+        return _list_names()[kind]
     if pa.types.is_decimal(kind):
         return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
     if pa.types.is_struct(kind):
@@ -277,7 +291,7 @@ def _schema_of(kind: pa.DataType, name: str) -> Any:
     raise ValueError(f"Avro has no type for {kind}, the type of {name}")
 
 
-def _nullable(kind: pa.DataType, name: str) -> list[Any]:
+def _nullable(kind: "pa.DataType", name: str) -> list[Any]:
     return ["null", _schema_of(kind, name)]
 
 

@@ -13,14 +13,11 @@ import pyarrow as pa
 
 from ottla.pipeline.formats import Decoded, Format, scatter
 from ottla.pipeline.formats.avro import Avro
-from ottla.pipeline.formats.avro_reading import Unreadable, read_long
+from ottla.pipeline.formats.avro_reading import Unreadable
 from ottla.pipeline.formats.protobuf import Protobuf
+from ottla.pipeline.formats.protobuf_messages import message_at, read_indexes
 from ottla.pipeline.formats.text import Json, type_of_json_schema
-from ottla.pipeline.registry import RegisteredSchema, Registry, UnknownSchema
-
-MAGIC = 0
-PREFIX_SIZE = 5
-_INDEXES_MAX = 100
+from ottla.pipeline.registry import MAGIC, PREFIX_SIZE, RegisteredSchema, Registry, UnknownSchema
 
 Key = tuple[int, tuple[int, ...]]
 """A schema's id and, for Protobuf, the indexes of the message in it."""
@@ -128,33 +125,6 @@ class Framed:
             return Protobuf.of_set(self._schema, self._message)
         name = self._message or message_at(self._registry.files(schema or self._reader)[-1], indexes)
         return Protobuf(self._registry.files(self._reader), name)
-
-
-def read_indexes(value: bytes, position: int) -> tuple[tuple[int, ...], int]:
-    """Which message of its schema a Protobuf value is, and the position where the message begins. Unreadable or
-    IndexError if the value does not say it."""
-    count, position = read_long(value, position)
-    if not 0 <= count <= _INDEXES_MAX:
-        raise Unreadable(f"{count} indexes")
-    indexes = []
-    for _ in range(count):
-        index, position = read_long(value, position)
-        indexes.append(index)
-    return tuple(indexes) or (0,), position
-
-
-def message_at(file: bytes, indexes: tuple[int, ...]) -> str:
-    """The full name of the message with these indexes."""
-    from google.protobuf import descriptor_pb2
-
-    parsed = descriptor_pb2.FileDescriptorProto.FromString(file)
-    names, messages = [parsed.package] if parsed.package else [], parsed.message_type
-    for index in indexes:
-        if not 0 <= index < len(messages):
-            raise ValueError(f"it has no message {indexes}")
-        names.append(messages[index].name)
-        messages = messages[index].nested_type
-    return ".".join(names)
 
 
 _MAKERS: dict[str, Callable[[Framed, RegisteredSchema | None, tuple[int, ...]], Format]] = {

@@ -7,12 +7,12 @@ google.protobuf parses the messages; it is installed with the `spark` extra.
 
 from collections.abc import Callable, Iterable
 from decimal import Decimal
-from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
 
 from ottla.pipeline.formats import Decoded
+from ottla.pipeline.formats.protobuf_messages import find_message_class
 
 _TIMESTAMP = "google.protobuf.Timestamp"
 _MICROSECONDS = 1_000_000
@@ -26,27 +26,9 @@ class Protobuf:
     message to decode."""
 
     def __init__(self, descriptors: Iterable[bytes], message: str) -> None:
-        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
         self._given = list(descriptors), message
-        pool = descriptor_pool.DescriptorPool()
-        files = [descriptor_pb2.FileDescriptorProto.FromString(each) for each in self._given[0]]
-        given = {each.name for each in files}
-        for each in files:
-            for name in each.dependency:
-                if name not in given:
-                    given.add(name)
-                    pool.AddSerializedFile(_load_well_known(name))
-            try:
-                pool.Add(each)
-            except TypeError as error:
-                raise ValueError(f"Protobuf: {error}; was protoc run with --include_imports?") from None
-        try:
-            found = pool.FindMessageTypeByName(message)
-        except KeyError:
-            raise ValueError(f"Protobuf: the descriptors have no message {message!r}") from None
-        self.message_class: Any = message_factory.GetMessageClass(found)
-        self.type, self._value = _struct(found, ())
+        self.message_class: Any = find_message_class(self._given[0], message)
+        self.type, self._value = _struct(self.message_class.DESCRIPTOR, ())
 
     @classmethod
     def of_set(cls, descriptor_set: bytes, message: str) -> "Protobuf":
@@ -83,18 +65,6 @@ class Protobuf:
                 bad[row] = f"not the Protobuf that the schema says: {error}"
                 found.append(None)
         return Decoded(pa.array(found, self.type), bad)
-
-
-def _load_well_known(name: str) -> bytes:
-    """The descriptor of a file that comes with Protobuf, such as timestamp.proto. Registries do not have these
-    files."""
-    module = name.removeprefix("google/protobuf/").removesuffix(".proto")
-    try:
-        found = import_module(f"google.protobuf.{module}_pb2")
-    except ModuleNotFoundError:
-        raise ValueError(f"Protobuf: the descriptors import {name}, which is not among them") from None
-    serialized: bytes = found.DESCRIPTOR.serialized_pb
-    return serialized
 
 
 Convert = Callable[[Any], Any]

@@ -41,24 +41,6 @@ class ProtobufEncoder:
         return pa.array(found, pa.binary())
 
 
-def find_message_indexes(files: list[bytes], message: str) -> tuple[int, ...]:
-    """Where the last file defines the message: its index, and those of the messages it is nested in, outermost first.
-    This is how a value that is written with a schema registry says which message it is."""
-    from google.protobuf import descriptor_pb2
-
-    file = descriptor_pb2.FileDescriptorProto.FromString(files[-1])
-    names = message.removeprefix(f"{file.package}." if file.package else "").split(".")
-    found: list[int] = []
-    messages = file.message_type
-    for name in names:
-        place = next((at for at, each in enumerate(messages) if each.name == name), None)
-        if place is None:
-            raise ValueError(f"Protobuf: the last file of the descriptors does not define the message {message!r}")
-        found.append(place)
-        messages = messages[place].nested_type
-    return tuple(found)
-
-
 def _make_fill(descriptor: Any) -> Fill:
     if descriptor.full_name == _TIMESTAMP:
         return _fill_timestamp

@@ -12,7 +12,7 @@ from typing import Any, Final
 from ottla.connect.connectors.datagen.patterns import compile_generator
 from ottla.connect.converters.avro_schemas import read_avro_schema, strip_logical_types
 from ottla.connect.data.schema import Schema
-from ottla.pipeline.formats.avro import parse_schema
+from ottla.pipeline.formats.avro_schemas import parse_schema
 
 Make = Callable[[Random, int], Any]
 """The value at a position."""

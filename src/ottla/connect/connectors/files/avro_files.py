@@ -12,8 +12,9 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 
 from ottla.connect.errors import ConnectError
-from ottla.pipeline.formats.avro import derive_type, parse_schema
+from ottla.pipeline.formats.avro import derive_type
 from ottla.pipeline.formats.avro_reading import make_reader, read_long
+from ottla.pipeline.formats.avro_schemas import parse_schema
 from ottla.pipeline.formats.avro_writing import AvroEncoder, make_schema, write_long
 
 MAGIC: Final = b"Obj\x01"
