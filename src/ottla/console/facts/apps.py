@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from ottla.client.client import EARLIEST, LATEST, READ_COMMITTED, Client
-from ottla.console.facts import json_text
 from ottla.console.facts.asking import NoAnswer, ask_json
 from ottla.console.facts.metadata import Snapshot
 from ottla.console.facts.offsets import list_offsets
 from ottla.console.facts.records import read_range
+from ottla.pipeline import json_text
 from ottla.topic_partition import TopicPartition
 
 TOPIC = "__ottla_streams_apps"
