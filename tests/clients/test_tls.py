@@ -174,6 +174,41 @@ def test_a_client_that_left_unnoticed_does_not_delay_a_stop(loop: str, certifica
     run(loop, main())
 
 
+@on_both_loops
+def test_a_client_is_told_why_it_is_refused(loop: str, certificate: Path) -> None:
+    # It has to show a certificate and shows none: the alert says so, in both versions of TLS.
+    config = config_of(certificate).with_changes(
+        {"ssl.client.auth": "required", "ssl.truststore.type": "PEM", "ssl.truststore.location": str(certificate)}
+    )
+    found: list[str] = []
+
+    def find_alert(port: int, version: ssl.TLSVersion) -> str:
+        trusting = ssl.create_default_context(cafile=certificate)
+        trusting.maximum_version = version
+        with (
+            socket.create_connection(("127.0.0.1", port), PATIENCE_S) as plain,
+            pytest.raises(ssl.SSLError) as refusal,
+            trusting.wrap_socket(plain, server_hostname="127.0.0.1") as client,
+        ):
+            client.recv(1)
+        return str(refusal.value.reason)
+
+    async def answer() -> Answer:
+        return [b""]
+
+    async def main() -> None:
+        server = Server(lambda client, frame: answer(), ServerSettings(), offload)
+        server.secure("SSL", Entrance(ListenerSecurity(config.endpoints.bound[0], config, None)))
+        port = await server.start("127.0.0.1", 0, "SSL")
+        for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+            found.append(await asyncio.to_thread(find_alert, port, version))
+        await server.stop(STOP_S)
+
+    run(loop, main())
+    assert "ALERT" in found[0]
+    assert found[1] == "TLSV13_ALERT_CERTIFICATE_REQUIRED"
+
+
 def is_half_closed(port: int) -> bool:
     """Whether the other side of a connection to this port has ended it."""
     mine = [each for each in psutil.Process().net_connections("tcp") if each.laddr and each.laddr.port == port]

@@ -318,6 +318,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.connect.rest.listeners": "the type of a TLS context",
             "ottla.pipeline.registry": "asks a schema registry, which speaks HTTP",
             "ottla.security.tls": "TLS contexts",
+            "ottla.security.alerts": "the TLS contexts of listeners",
             "ottla.security.providers": "asks an OAuth provider for keys and tokens, in a thread",
             "ottla.server.handshakes": "accepts the connections of listeners with TLS",
             "ottla.cli.up": "knows the error of a host that cannot be found",

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ottla.config import BrokerConfig, ConfigError
+from ottla.security.alerts import AlertingContext
 from ottla.security.ciphers import choose_ciphers
 from ottla.security.stores import KeyStore, read_key_store, read_trust_store
 
@@ -25,7 +26,7 @@ def build_server_context(config: BrokerConfig, prefix: str, client_auth: str) ->
 
     ConfigError names a setting, beginning with `prefix`.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = AlertingContext(ssl.PROTOCOL_TLS_SERVER)
     _limit(context, config, prefix)
     keys = read_key_store(config, prefix)
     if keys is None:

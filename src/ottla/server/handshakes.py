@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable
 
 from ottla.observability.metrics import LoginMeter
+from ottla.security.alerts import sender
 from ottla.security.listener import ListenerSecurity
 from ottla.server.traffic import Traffic
 
@@ -129,6 +130,7 @@ class TlsListener:
         self._handshakes.add(address, task)
 
     async def _shake_hands(self, accepted: socket.socket, address: str) -> None:
+        sender.set(accepted.send)  # in the context of this task only
         try:
             await self._loop.connect_accepted_socket(
                 self._factory,

@@ -3,6 +3,7 @@
 //	send      Order with Messages    -> nothing, when all are acknowledged
 //	receive   Order with Count       -> the messages, each partition's in the order of its offsets
 //	admin     Order                  -> Findings: a topic made, described, changed, grown, cut and removed
+//	logins    Order with Logins      -> for each login "in", or the error of the client
 package main
 
 import (
@@ -40,6 +41,7 @@ type Order struct {
 	Partitions int32
 	Count      int
 	Messages   []Message
+	Logins     []Login
 }
 
 var codecs = map[string]kgo.CompressionCodec{
@@ -238,7 +240,9 @@ func remove(ctx context.Context, desk *kadm.Client, order Order, findings *Findi
 }
 
 func run() error {
-	jobs := map[string]func(context.Context, Order) (any, error){"send": send, "receive": receive, "admin": admin}
+	jobs := map[string]func(context.Context, Order) (any, error){
+		"send": send, "receive": receive, "admin": admin, "logins": logins,
+	}
 	var order Order
 	if err := json.NewDecoder(os.Stdin).Decode(&order); err != nil {
 		return err
