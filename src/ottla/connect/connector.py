@@ -40,7 +40,8 @@ def partition_key(partition: SourcePartition) -> str:
 
 
 MAX_ROWS: Final = 100_000
-"""Rows that a task should not exceed by much in one round, so that a transaction and a status stay short."""
+"""Rows of a task in one round, so that a transaction and a status stay short. A source that has so many within less
+than a second may go on until the second is over: a round costs time of its own."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,11 @@ class Source(Connector):
 
     @abstractmethod
     def read(self, part: Part, offset: SourceOffset | None) -> Iterator[SourceBatch]:
-        """In a Spark task: what follows the offset, in pieces of bounded size; stop after about `MAX_ROWS` rows."""
+        """In a Spark task: what follows the offset, in pieces of bounded size.
+
+        The task stops reading at the first offset after `MAX_ROWS` rows, once a second has passed. A source that has
+        less in each round stops by itself.
+        """
 
     def follow_up(self, written: Mapping[TopicPartition, Sequence[OffsetRun]]) -> Sequence[RawRecords]:
         """In a Spark task, when everything that it read is written and not yet committed: records for the same

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -21,6 +21,9 @@ from ottla.connect.running.topics import TopicGroup
 from ottla.connect.running.work import FENCED, Order, PartOrder, Report
 from ottla.connect.running.writing import TransactionWriter
 from pyspark_ottla.options import RecordShape
+
+ROUND_S: Final = 1.0
+"""A task that has read MAX_ROWS rows goes on for so long, because a round costs time of its own."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class SourceOrder:
         order, writer = self._order, self._writer
         for part in order.parts:
             self._read(part)
-            if self._counts["source-record-poll-total"] >= MAX_ROWS or self._is_late:
+            if self._is_enough:
                 break
         producer = order.producer
         source = self._plan.source
@@ -102,8 +105,12 @@ class SourceOrder:
         return 0.0 if self._began_s is None else time.monotonic() - self._began_s
 
     @property
-    def _is_late(self) -> bool:
-        return self._elapsed_s * 1000 > self._plan.transaction_timeout_ms / 2
+    def _is_enough(self) -> bool:
+        """Whether the transaction is to be committed at this offset."""
+        elapsed_s = self._elapsed_s
+        if elapsed_s * 1000 > self._plan.transaction_timeout_ms / 2:
+            return True
+        return self._counts["source-record-poll-total"] >= MAX_ROWS and elapsed_s >= ROUND_S
 
     def _read(self, order: PartOrder) -> None:
         for batch in self._plan.source.read(Part(order.partition, order.work), order.offset):
@@ -114,7 +121,7 @@ class SourceOrder:
                     self._counts["source-record-write-total"] += records.num_rows
             if batch.offset is not None:
                 self._offsets[order.key] = batch.offset
-                if self._is_late:
+                if self._is_enough:
                     return
 
     def _write(self, topic: str, records: pa.RecordBatch) -> None:

@@ -96,6 +96,13 @@ def test_a_quick_source_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> N
     assert report.offsets == {"key 0": {"next": 10}, "key 1": {"next": 10}}
 
 
+def test_a_round_has_enough_rows_and_enough_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first batch begins the transaction: two of half a second each follow."""
+    monkeypatch.setattr(source_tasks, "MAX_ROWS", 2)
+    assert run_order(monkeypatch, 0.5, 1, parts=2).offsets == {"key 0": {"next": 3}}
+    assert run_order(monkeypatch, 2, 1, parts=2).offsets == {"key 0": {"next": 2}}
+
+
 def test_a_slow_source_is_committed_after_half_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The transaction begins with the first row, after 20 s; after 40 s more half of its time is over."""
     report = run_order(monkeypatch, 20, 1, parts=2)

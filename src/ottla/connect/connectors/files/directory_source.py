@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from ottla.connect.connector import MAX_ROWS, ConnectorContext, Part, Source, SourceBatch, SourceOffset, partition_key
+from ottla.connect.connector import ConnectorContext, Part, Source, SourceBatch, SourceOffset, partition_key
 from ottla.connect.connectors.files.avro_files import read_avro
 from ottla.connect.connectors.files.csv_types import NAMES, are_types, find_types, read_types
 from ottla.connect.connectors.files.file_source import FILENAME, LINE, POSITION
@@ -101,12 +101,7 @@ class DirectorySource(Source):
                 batches = self._read_lines(file, position)
             else:
                 batches = self._read_whole(file, position, None if offset is None else offset.get(SIZE))
-            rows = 0
-            for batch in batches:
-                yield batch
-                rows += sum(len(each) for each in batch.rows)
-                if rows >= MAX_ROWS:
-                    return
+            yield from batches
 
     def _read_lines(self, file: BinaryIO, position: int) -> Iterator[SourceBatch]:
         for lines, following in read_lines(file, position, BATCH_ROWS):

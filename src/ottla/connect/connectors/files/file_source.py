@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 
 from ottla.connect.connector import (
-    MAX_ROWS,
     ConnectorContext,
     Part,
     Source,
@@ -84,13 +83,9 @@ class FileStreamSource(Source):
 
     def read(self, part: Part, offset: SourceOffset | None) -> Iterator[SourceBatch]:
         start = 0 if offset is None else int(offset[POSITION])
-        rows = 0
         with open(self._path, "rb") as file:
             for lines, position in read_lines(file, start, self._batch_rows):
                 yield SourceBatch([self._to_rows(lines)], {POSITION: position})
-                rows += len(lines)
-                if rows >= MAX_ROWS:
-                    return
 
     def check_offset(self, partition: SourcePartition, offset: SourceOffset | None) -> None:
         if not isinstance(partition.get(FILENAME), str):

@@ -7,6 +7,7 @@ A line ends with \\n, \\r\\n or \\r, as in Kafka's file source. A \\r at the end
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -47,14 +48,24 @@ def _find_end(data: bytes) -> int:
 
 def _split(data: bytes, rows_max: int) -> Iterator[tuple[pa.Array, int]]:
     """Columns of lines, and how many bytes of the data each of them has taken."""
-    plain = data
-    if b"\r" in data:
-        plain = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    text = plain[:-1].decode("utf-8", "replace")
-    lines = pc.split_pattern(pa.array([text]), "\n").values
+    is_plain = b"\r" not in data
+    plain = data if is_plain else data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    try:
+        text = pa.array([plain[:-1]], pa.binary()).cast(pa.string())
+    except pa.ArrowInvalid:  # it is not UTF-8
+        is_plain = False
+        text = pa.array([plain[:-1].decode("utf-8", "replace")])
+    lines = pc.split_pattern(text, "\n").values
     if len(lines) <= rows_max:
         yield lines, len(data)
         return
+    firsts = range(0, len(lines), rows_max)
+    if is_plain:  # a line has taken its own bytes and one for its end
+        offsets = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset : lines.offset + len(lines) + 1]
+        for first in firsts:
+            column = lines.slice(first, rows_max)
+            yield column, int(offsets[first + len(column)] - offsets[first]) + len(column)
+        return
     pieces = data.splitlines(keepends=True)  # of bytes: at \n, \r and \r\n only
-    for first in range(0, len(pieces), rows_max):
+    for first in firsts:
         yield lines.slice(first, rows_max), sum(map(len, pieces[first : first + rows_max]))

@@ -32,7 +32,8 @@ def test_lines_are_the_same_however_the_file_has_grown(seed: int) -> None:
     random = Random(seed)
     for _ in range(40):
         expected = ["".join(random.choices("aä€ ", k=random.randrange(5))) for _ in range(random.randrange(1, 12))]
-        data = b"".join(each.encode() + random.choice((b"\n", b"\r\n", b"\rx\n")) for each in expected)
+        ends = random.choice(((b"\n",), (b"\n", b"\r\n", b"\rx\n")))
+        data = b"".join(each.encode() + random.choice(ends) for each in expected)
         wanted = [part for line in data.decode().splitlines() for part in [line]]
         found: list[str] = []
         position = 0
@@ -51,3 +52,4 @@ def test_lines_are_the_same_however_the_file_has_grown(seed: int) -> None:
 def test_bytes_that_are_no_text_are_replaced() -> None:
     """As Java does when it decodes them."""
     assert read_all(b"a\xff\nb\n", 0, 10) == (["a\ufffd", "b"], 5)
+    assert read_all(b"a\xff\nb\n\xf0\n", 0, 2) == (["a\ufffd", "b", "\ufffd"], 7)
