@@ -9,31 +9,24 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final
 
 import pytest
 from deltalake import DeltaTable
 
 from ottla.client.transactions import ProducerIdentity
-from ottla.connect.connector import ConnectorContext, Sink
+from ottla.connect.connector import Sink
 from ottla.connect.connectors.delta.delta_sink import DeltaLakeSink
 from ottla.connect.connectors.files.directory_sink import DirectorySink
 from ottla.connect.connectors.files.file_sink import FileStreamSink
 from ottla.connect.connectors.jdbc.sink import JdbcSink
 from ottla.connect.connectors.s3.s3_sink import S3Sink
 from ottla.connect.running import sink_tasks
-from ottla.connect.running.loop import LoopContext
-from ottla.connect.running.making import RunConfig
-from ottla.connect.running.ownership import Ownership
-from ottla.connect.running.sink_loop import SinkLoop
-from ottla.connect.running.sink_tasks import SinkPlan, run_sink_order
-from ottla.connect.running.work import report_fields, to_order
 from ottla.connect.running.writing import TransactionWriter
-from ottla.connect.worker.runs import ConnectorSpec
-from ottla.spark.jobs import Jobs
 from ottla.testing import LocalBroker
 from tests.connect.jdbc_databases import Database
-from tests.connect.runs import GROUP, WORKER, count_records, read_group, read_records
+from tests.connect.local_runs import Died, run_locally
+from tests.connect.runs import count_records, read_group, read_records
 from tests.s3_server import ACCESS, REGION, make_bucket, read_objects, s3_server
 from tests.spark.topics import send
 
@@ -47,10 +40,6 @@ def to_json(number: int) -> bytes:
 
 VALUES: Final = (to_json(0), BROKEN, None, to_json(1), to_json(1), to_json(2))
 """One that the converter refuses, one without a value, and one with a key that is there."""
-
-
-class Died(BaseException):
-    """Stands for a kill: nothing of ours catches it."""
 
 
 class DyingBefore(TransactionWriter):
@@ -164,16 +153,6 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
             gc.collect()
 
 
-class LocalJobs:
-    """Runs the tasks in the test's own thread."""
-
-    def __init__(self, plan: SinkPlan) -> None:
-        self._plan = plan
-
-    def run(self, orders: Sequence[Any]) -> list[Any]:
-        return [report_fields(run_sink_order(self._plan, to_order(each))) for each in orders]
-
-
 class Case:
     """A topic of its own, and runs of one connector that reads it, each as if the worker was started again."""
 
@@ -189,7 +168,6 @@ class Case:
         """Rounds until everything is read, or the task has failed: then why."""
         given = {
             "name": self.name,
-            "connector.class": self._target.kind.__name__,
             "topics": self.name,
             "value.converter": "org.apache.kafka.connect.json.JsonConverter",
             "errors.tolerance": tolerance,
@@ -197,27 +175,7 @@ class Case:
             "errors.deadletterqueue.topic.replication.factor": "1",
             **self._target.config,
         }
-        context = ConnectorContext(self.name, GROUP, 1, {"bootstrap.servers": self._broker.bootstrap})
-        config = RunConfig.read(ConnectorSpec(self.name, given, WORKER, context), given, self._target.kind)
-        sink = config.make_connector()
-        assert isinstance(sink, Sink)
-        plan = config.make_sink_plan(sink, lambda _: None)
-        client = config.make_client("admin")
-        jobs = cast(Jobs, LocalJobs(plan))
-        ownership = Ownership(client, context, config.transaction_timeout_ms)
-        loop_context = LoopContext(self.name, 1, lambda: jobs, ownership, lambda text: text, lambda: None)
-        loop = SinkLoop(loop_context, sink, client, config.read_subscription())
-        try:
-            sink.start()
-            while loop.run_round():
-                failures = [slot.failure for slot in loop.slots if slot.failure is not None]
-                if failures:
-                    return failures[0].message
-            return None
-        finally:
-            sink.stop()
-            for each in (client, plan.consumer, plan.producer):
-                each.close()
+        return run_locally(self._broker, self._target.kind, given)
 
     def count_letters(self) -> dict[bytes | None, int]:
         """The dead letters by their values."""
