@@ -112,7 +112,7 @@ spark-chaos: setup ## Kill drivers, workers and brokers of streaming queries mor
 	OTTLA_KILLS=$(or $(KILLS),20) $(LONG_RUN) tests/clients/test_sink_kills.py tests/spark/test_kills.py $(ARGS)
 
 connect-chaos: setup ## Kill and pause workers, brokers, databases and sinks of Connect: make connect-chaos KILLS=100
-	OTTLA_KILLS=$(or $(KILLS),14) $(LONG_RUN) -s tests/connect/test_chaos.py tests/connect/test_kills.py tests/connect/test_postgresql_kills.py tests/connect/test_workers.py $(ARGS)
+	OTTLA_KILLS=$(or $(KILLS),14) $(LONG_RUN) -s tests/connect/test_chaos.py tests/connect/test_kills.py tests/connect/test_postgresql_kills.py tests/connect/test_workers.py tests/connect/test_http_deaths.py tests/connect/test_jms_deaths.py $(ARGS)
 
 streams-chaos: setup ## Kill everything that a Streams app consists of more often than the suite does: make streams-chaos KILLS=50
 	OTTLA_KILLS=$(or $(KILLS),50) $(LONG_RUN) -s tests/streams/test_kills.py tests/streams/test_cluster.py $(ARGS)

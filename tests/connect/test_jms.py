@@ -14,8 +14,8 @@ from ottla.connect.connectors.jms.jms_sink import ActiveMQSink
 from ottla.connect.connectors.jms.jms_source import ActiveMQSource
 from ottla.connect.worker.runs import State
 from ottla.testing import LocalBroker
-from tests.connect.activemq import ActiveMQ, activemq
 from tests.connect.documented import read_documented_config
+from tests.connect.jms_brokers import JmsBroker, make_classic, running_broker
 from tests.connect.runs import count_records, read_group, read_records, running, wait_until
 from tests.connect.test_kills import Driver
 from tests.samples import sample_size
@@ -29,12 +29,12 @@ JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 
 @pytest.fixture
-def mq(tmp_path: Path) -> Iterator[ActiveMQ]:
-    with activemq(tmp_path) as found:
+def mq(tmp_path: Path) -> Iterator[JmsBroker]:
+    with running_broker(make_classic(tmp_path)) as found:
         yield found
 
 
-def make_settings(mq: ActiveMQ, name: str | None = None, **more: Any) -> dict[str, Any]:
+def make_settings(mq: JmsBroker, name: str | None = None, **more: Any) -> dict[str, Any]:
     """Those of a documented connector, at this broker."""
     config = read_documented_config(name) if name else {}
     config |= {"activemq.url": mq.url, "activemq.username": "ottla", "activemq.password": "hush-hush"}
@@ -46,7 +46,7 @@ def read_values(broker: LocalBroker, topic: str) -> list[dict[str, Any]]:
     return [json.loads(each["value"])["payload"] for each in read_records(broker, topic)]
 
 
-def test_messages_of_a_queue(spark: "SparkSession", broker: LocalBroker, mq: ActiveMQ) -> None:
+def test_messages_of_a_queue(spark: "SparkSession", broker: LocalBroker, mq: JmsBroker) -> None:
     """The documented configuration; text, bytes and maps of a JMS client, with their headers and properties."""
     for kind in ("text", "bytes", "map"):
         mq.send("orders", kind, 1, 7)
@@ -67,7 +67,7 @@ def test_messages_of_a_queue(spark: "SparkSession", broker: LocalBroker, mq: Act
     assert mq.take("orders", 0) == [], "they were acknowledged"
 
 
-def test_a_broker_that_is_killed(spark: "SparkSession", broker: LocalBroker, mq: ActiveMQ) -> None:
+def test_a_broker_that_is_killed(spark: "SparkSession", broker: LocalBroker, mq: JmsBroker) -> None:
     """The connector reconnects; messages that were written and not acknowledged are not written again."""
     settings = make_settings(mq, jms_destination_name="q", kafka_topic="killed", batch_size=10, tasks_max=2)
     with running(spark, broker, ActiveMQSource, "jms-killed", **settings, value_converter=JSON) as source:
@@ -82,7 +82,7 @@ def test_a_broker_that_is_killed(spark: "SparkSession", broker: LocalBroker, mq:
     assert mq.take("q", 0) == []
 
 
-def test_kills_of_the_driver(broker: LocalBroker, mq: ActiveMQ, tmp_path: Path, seed: int) -> None:
+def test_kills_of_the_driver(broker: LocalBroker, mq: JmsBroker, tmp_path: Path, seed: int) -> None:
     """With all its processes, at random points. Messages come again, and are written once."""
     random = Random(seed)
     (tmp_path / "url").write_text(mq.url)
@@ -109,7 +109,7 @@ def test_kills_of_the_driver(broker: LocalBroker, mq: ActiveMQ, tmp_path: Path, 
     assert len(found) == sum(found.values()) == sent
 
 
-def test_a_durable_subscription(spark: "SparkSession", broker: LocalBroker, mq: ActiveMQ) -> None:
+def test_a_durable_subscription(spark: "SparkSession", broker: LocalBroker, mq: JmsBroker) -> None:
     """What is sent to the topic while no worker runs comes later, and a selector chooses."""
     settings = make_settings(
         mq,
@@ -139,7 +139,7 @@ def test_a_durable_subscription(spark: "SparkSession", broker: LocalBroker, mq: 
     assert list_late() == [f"text {n} ü 😀" for n in range(1000, 1010)]
 
 
-def test_records_become_messages(spark: "SparkSession", broker: LocalBroker, mq: ActiveMQ) -> None:
+def test_records_become_messages(spark: "SparkSession", broker: LocalBroker, mq: JmsBroker) -> None:
     """The documented configuration, as a JMS client receives it."""
     broker.create_topic("orders-sink")
     send(
@@ -166,7 +166,7 @@ def test_records_become_messages(spark: "SparkSession", broker: LocalBroker, mq:
     [("bytes", f"bytes {base64.b64encode(b'abc').decode()}"), ("string", f"text {base64.b64encode(b'abc').decode()}")],
 )
 def test_formats_of_messages(
-    spark: "SparkSession", broker: LocalBroker, mq: ActiveMQ, format: str, expected: str
+    spark: "SparkSession", broker: LocalBroker, mq: JmsBroker, format: str, expected: str
 ) -> None:
     broker.create_topic(f"texts-{format}")
     send(broker, f"texts-{format}", [{"key": "k", "value": "abc", "partition": 0}])
@@ -185,7 +185,7 @@ def test_formats_of_messages(
     assert mq.take("out", 1) == [f"{expected} mode=1 priority=7 correlation=k expires=true"]
 
 
-def test_map_messages(spark: "SparkSession", broker: LocalBroker, mq: ActiveMQ) -> None:
+def test_map_messages(spark: "SparkSession", broker: LocalBroker, mq: JmsBroker) -> None:
     broker.create_topic("maps")
     send(broker, "maps", [{"key": "k", "value": '{"a":"x","b":5,"c":true,"d":0.5}', "partition": 0}])
     settings = make_settings(
@@ -202,7 +202,7 @@ def test_map_messages(spark: "SparkSession", broker: LocalBroker, mq: ActiveMQ) 
     assert line.startswith("map a=String:x,b=Integer:5,c=Boolean:true,d=Double:0.5 ")
 
 
-def test_a_password_that_is_wrong(spark: "SparkSession", broker: LocalBroker, mq: ActiveMQ) -> None:
+def test_a_password_that_is_wrong(spark: "SparkSession", broker: LocalBroker, mq: JmsBroker) -> None:
     """The connector fails with the broker's words, and without the password."""
     settings = make_settings(mq, jms_destination_name="q", kafka_topic="t", activemq_password="not-hush-hush")
     with running(spark, broker, ActiveMQSource, "jms-refused", **settings) as source:

@@ -77,6 +77,10 @@ _OWN_HEADERS: Final = frozenset(
     )
 )
 """Headers of a frame that are no properties of the message."""
+_PREFIXES: Final = (
+    *("/queue/", "/topic/", "/temp-queue/", "/temp-topic/", "/remote-temp-queue/", "/remote-temp-topic/"),
+    *("queue://", "topic://", "temp-queue://", "temp-topic://"),  # of Artemis
+)
 _MAP: Final = "jms-map-json"
 _JSON_TYPES: Final = {"int": "integer", "byte-array": "bytes", "char": "string"}
 """What XStream, with which ActiveMQ writes maps, calls otherwise."""
@@ -122,7 +126,7 @@ def _to_int(headers: Mapping[str, str], name: str, default: int = 0) -> int:
 def _to_destination(text: str | None) -> dict[str, str] | None:
     if not text:
         return None
-    for prefix in ("/queue/", "/topic/", "/temp-queue/", "/temp-topic/", "/remote-temp-queue/", "/remote-temp-topic/"):
+    for prefix in _PREFIXES:
         if text.startswith(prefix):
             kind = "topic" if "topic" in prefix else "queue"
             return {"destinationType": kind, "name": text.removeprefix(prefix)}

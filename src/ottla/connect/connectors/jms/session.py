@@ -4,9 +4,10 @@ A thread of stomp.py receives. What it has received waits in queues: messages, a
 that is sent and matters asks for a receipt, so that it is known to have arrived.
 """
 
+import contextlib
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from logging import CRITICAL, getLogger
 from queue import Empty, SimpleQueue
@@ -21,6 +22,8 @@ _REFUSAL: Final = re.compile(
 """Words of an error that a repetition does not mend."""
 _IN_USE: Final = re.compile(r"already (connected|exists)|in use", re.IGNORECASE)
 _SUBSCRIPTION: Final = "1"
+_ARTEMIS_HEADERS: Final = ("__AMQ_CID", "_AMQ_DUPL_ID", "_AMQ_ROUTING_TYPE")
+"""What Artemis keeps for itself among a message's properties."""
 _MESSAGES_IN_FLIGHT: Final = 500
 """Messages of a transaction that are sent before a receipt is waited for."""
 
@@ -91,8 +94,10 @@ class Session:
             self.close()
             raise RetriableError(f"no JMS broker answers at {address}: {_describe(error)}") from None
         answer = self._wait("CONNECTED")
-        self.is_classic = answer.get("server", "").startswith("ActiveMQ/")
+        server = answer.get("server", "")
+        self.is_classic = server.startswith("ActiveMQ/")
         """Whether the broker is ActiveMQ Classic, which has ways of its own."""
+        self.is_artemis = server.startswith("ActiveMQ-Artemis/")
 
     def subscribe(self, destination: str, selector: str, pending_max: int, durable_name: str | None) -> None:
         """Receive messages from now on, at most `pending_max` that are not acknowledged."""
@@ -101,6 +106,9 @@ class Session:
             "activemq.prefetchSize": str(pending_max),
             "consumer-window-size": "-1",
         }
+        name, routing = self._find_address(destination)
+        if routing is not None:
+            headers["subscription-type"] = routing
         if selector:
             headers["selector"] = selector
         if durable_name is not None:
@@ -108,7 +116,7 @@ class Session:
         receipt = self._make_receipt()
         self._do(
             lambda: self._connection.subscribe(
-                destination, durable_name or _SUBSCRIPTION, "client", {**headers, "receipt": receipt}
+                name, durable_name or _SUBSCRIPTION, "client", {**headers, "receipt": receipt}
             )
         )
         self._wait(receipt)
@@ -119,8 +127,9 @@ class Session:
         size = 0
         messages = self._listener.messages
         while messages and len(found) < count_max and size < bytes_max:
-            found.append(messages.popleft())
-            size += len(found[-1].body)
+            frame = messages.popleft()
+            found.append(adapt_artemis(frame) if self.is_artemis else frame)
+            size += len(frame.body)
         if not found:
             self._raise_error()
         return found
@@ -131,22 +140,47 @@ class Session:
         self._do(lambda: self._connection.ack(frame.headers["ack"], receipt=receipt))
         self._wait(receipt)
 
-    def send_all(self, destination: str, frames: Iterable[Frame]) -> None:
+    def send_all(self, destination: str, frames: Sequence[Frame]) -> None:
         """Send messages in one transaction: all of them or none."""
         name = self._make_receipt()
         self._do(lambda: self._connection.begin(name))
-        for number, frame in enumerate(frames, 1):
-            headers = {**frame.headers, "transaction": name}
-            receipt = None if number % _MESSAGES_IN_FLIGHT else self._make_receipt()
-            if receipt is not None:
-                headers["receipt"] = receipt
-            # stomp.py leaves the body of a frame as it is if it is bytes.
-            self._do(lambda body=frame.body, headers=headers: self._connection.send(destination, body, headers=headers))
-            if receipt is not None:
-                self._wait(receipt)
+        self._send(destination, frames, {"transaction": name})
         receipt = self._make_receipt()
         self._do(lambda: self._connection.commit(name, receipt=receipt))
         self._wait(receipt)
+
+    def send_each(self, destination: str, frames: Sequence[Frame]) -> None:
+        """Send messages one by one. Artemis leaves out those whose duplicate id it knows.
+
+        In a transaction one such message would undo all others.
+        """
+        self._send(destination, frames, {})
+
+    def _send(self, destination: str, frames: Sequence[Frame], more: Mapping[str, str]) -> None:
+        """The last one of them has arrived if there is no transaction."""
+        name, routing = self._find_address(destination)
+        if routing is not None:
+            more = {**more, "destination-type": routing}
+        for number, frame in enumerate(frames, 1):
+            headers = {**frame.headers, **more}
+            is_last = number == len(frames) and "transaction" not in more
+            receipt = self._make_receipt() if is_last or number % _MESSAGES_IN_FLIGHT == 0 else None
+            if receipt is not None:
+                headers["receipt"] = receipt
+            # stomp.py leaves the body of a frame as it is if it is bytes.
+            self._do(lambda body=frame.body, headers=headers: self._connection.send(name, body, headers=headers))
+            if receipt is not None:
+                self._wait(receipt)
+
+    def _find_address(self, destination: str) -> tuple[str, str | None]:
+        """The destination as the broker names it, and how Artemis is told whether it is a queue or a topic.
+
+        Artemis takes /queue/name for the name of a topic unless its acceptor is configured otherwise.
+        """
+        if not self.is_artemis:
+            return destination, None
+        kind, name = destination[1:].split("/", 1)
+        return name, "ANYCAST" if kind == "queue" else "MULTICAST"
 
     def close(self) -> None:
         """Messages that were not acknowledged go to the next one who receives."""
@@ -154,10 +188,20 @@ class Session:
             return
         self._is_closed = True
         self._connection.remove_listener("ottla")
-        self._connection.transport.disconnect_socket()
-        thread = self._connection.transport.io_thread
+        transport = self._connection.transport
+        queue = transport.send_queue if self._address.is_encrypted else None
+        if queue is None:
+            transport.disconnect_socket()
+        else:
+            # stomp.py would wait for the broker's farewell without a limit, and its thread would not notice the end.
+            transport.running = False
+            with contextlib.suppress(OSError):
+                queue.put(b"\n")
+        thread = transport.io_thread
         if thread is not None:
             thread.join(self._address.timeout_s)
+        if transport.socket is not None:
+            transport.socket.close()
 
     def _make_receipt(self) -> str:
         self._receipts += 1
@@ -200,6 +244,26 @@ class Session:
             if kind == "ERROR" and _REFUSAL.search(text) and not _IN_USE.search(text):
                 raise ConnectError(message)
             raise RetriableError(message)
+
+
+def adapt_artemis(frame: Frame) -> Frame:
+    """A message of Artemis as ActiveMQ Classic would send it.
+
+    Artemis puts the number of the consumer before the message's own number, so a message that comes again has another
+    id. Numbers begin again if the broker loses its disk, so the message's time is part of its id here. A bytes message
+    has its length among the first headers; a text message has it at the end, where Artemis adds it to every frame.
+    """
+    headers = dict(frame.headers)
+    names = list(headers)
+    is_bytes = "content-length" in headers and names.index("content-length") < names.index("message-id")
+    number = headers["message-id"].rpartition(",")[2]
+    kind = "topic" if headers.pop("destination-type", "") == "MULTICAST" else "queue"
+    headers |= {
+        "message-id": f"ID:{number}-{headers.get('timestamp', '0')}",
+        "destination": f"/{kind}/{headers['destination']}",
+        "amq-msg-type": "bytes" if is_bytes else "text",
+    }
+    return Frame({name: text for name, text in headers.items() if name not in _ARTEMIS_HEADERS}, frame.body)
 
 
 class _Listener:

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.connect.connectors.jms.jms_sink import ActiveMQSink
 from ottla.connect.connectors.jms.messages import FrameMaker, to_record
+from ottla.connect.connectors.jms.session import Frame, adapt_artemis
 from ottla.connect.data.record import Header, Record
 from ottla.connect.errors import RecordError
 from ottla.connect.settings.parsing import parse
@@ -133,3 +134,26 @@ def test_formats_of_a_sink() -> None:
             maker.make(make_record(value), is_classic, 0)
     with pytest.raises(RecordError):
         make_maker(jms_message_format="bytes").make(make_record({"a": 1}), True, 0)
+
+
+@pytest.mark.parametrize("consumer", [28, 80])
+def test_messages_of_artemis(consumer: int) -> None:
+    """Headers as Artemis 2.38 sends them, in their order. The id is the same whoever receives the message."""
+    common = {
+        "message-id": f"{consumer},12",
+        "destination": "q",
+        "reply-to": "queue://answers",
+        "timestamp": "1794899370236",
+        "destination-type": "ANYCAST",
+        "__AMQ_CID": "d5270dd0",
+        "colour": "blue",
+        "ack": f"{consumer},12",
+    }
+    length = {"content-length": "2"}
+    for headers, kind in (({**common, **length}, "text"), ({**length, **common}, "bytes")):
+        value = to_record("t", adapt_artemis(Frame(headers, b"hi")).headers, b"hi", "UTF-8").value
+        assert (value["messageID"], value["messageType"]) == ("ID:12-1794899370236", kind)
+        assert value["destination"] == {"destinationType": "queue", "name": "q"}
+        assert value["replyTo"] == {"destinationType": "queue", "name": "answers"}
+        assert list(value["properties"]) == ["colour"]
+    assert adapt_artemis(Frame({**common, **length}, b"")).headers["ack"] == f"{consumer},12"

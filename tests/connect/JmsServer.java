@@ -1,11 +1,14 @@
 import java.io.BufferedReader;
 import java.io.File;
 import java.io.InputStreamReader;
+import java.lang.reflect.Array;
 import java.nio.charset.StandardCharsets;
 import java.util.Base64;
 import java.util.Collections;
+import java.util.List;
 import javax.jms.BytesMessage;
 import javax.jms.Connection;
+import javax.jms.ConnectionFactory;
 import javax.jms.Destination;
 import javax.jms.MapMessage;
 import javax.jms.Message;
@@ -13,32 +16,22 @@ import javax.jms.MessageConsumer;
 import javax.jms.MessageProducer;
 import javax.jms.Session;
 import javax.jms.TextMessage;
-import org.apache.activemq.ActiveMQConnectionFactory;
-import org.apache.activemq.broker.BrokerService;
-import org.apache.activemq.security.AuthenticationUser;
-import org.apache.activemq.security.SimpleAuthenticationPlugin;
 
 /**
- * ActiveMQ with STOMP on a port, and a JMS client of it. Arguments: a directory and the port. Lines of the input:
+ * A JMS broker with STOMP, and a JMS client of it. Arguments: ActiveMQ's directory and the URL of its STOMP port, or the
+ * configuration file of Artemis. Lines of the input:
  *
  * <pre>
- * send queue text|bytes|map COUNT    prints "sent"
- * take queue COUNT                   prints one line for each message, then "end"
+ * send queue text|bytes|map COUNT [FIRST]    prints "sent"
+ * take queue COUNT                           prints one line for each message, then "end"
  * </pre>
+ *
+ * The classes of the brokers are found by name, because only one of the two is in the class path.
  */
-public class ActiveMQServer {
+public class JmsServer {
     public static void main(String[] arguments) throws Exception {
-        BrokerService broker = new BrokerService();
-        broker.setBrokerName("tests");
-        broker.setDataDirectoryFile(new File(arguments[0]));
-        broker.setUseJmx(false);
-        broker.setUseShutdownHook(false);
-        AuthenticationUser user = new AuthenticationUser("ottla", "hush-hush", "users");
-        broker.setPlugins(new SimpleAuthenticationPlugin[] {new SimpleAuthenticationPlugin(Collections.singletonList(user))});
-        broker.addConnector("stomp://127.0.0.1:" + arguments[1]);
-        broker.start();
-        broker.waitUntilStarted();
-        ActiveMQConnectionFactory factory = new ActiveMQConnectionFactory("ottla", "hush-hush", "vm://tests?create=false");
+        ConnectionFactory factory =
+            arguments.length == 2 ? startClassic(new File(arguments[0]), arguments[1]) : startArtemis(new File(arguments[0]));
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         System.out.println("ready");
         for (String line = input.readLine(); line != null; line = input.readLine()) {
@@ -71,7 +64,39 @@ public class ActiveMQServer {
             }
             System.out.flush();
         }
-        broker.stop();
+        System.exit(0);
+    }
+
+    private static ConnectionFactory startClassic(File directory, String url) throws Exception {
+        Class<?> kind = Class.forName("org.apache.activemq.broker.BrokerService");
+        Object broker = kind.getConstructor().newInstance();
+        kind.getMethod("setBrokerName", String.class).invoke(broker, "tests");
+        kind.getMethod("setDataDirectoryFile", File.class).invoke(broker, directory);
+        kind.getMethod("setUseJmx", boolean.class).invoke(broker, false);
+        kind.getMethod("setUseShutdownHook", boolean.class).invoke(broker, false);
+        Object user = make("org.apache.activemq.security.AuthenticationUser", "ottla", "hush-hush", "users");
+        Object plugins = Array.newInstance(Class.forName("org.apache.activemq.broker.BrokerPlugin"), 1);
+        Class<?> plugin = Class.forName("org.apache.activemq.security.SimpleAuthenticationPlugin");
+        Array.set(plugins, 0, plugin.getConstructor(List.class).newInstance(Collections.singletonList(user)));
+        kind.getMethod("setPlugins", plugins.getClass()).invoke(broker, plugins);
+        kind.getMethod("addConnector", String.class).invoke(broker, url);
+        kind.getMethod("start").invoke(broker);
+        kind.getMethod("waitUntilStarted").invoke(broker);
+        return (ConnectionFactory)
+            make("org.apache.activemq.ActiveMQConnectionFactory", "ottla", "hush-hush", "vm://tests?create=false");
+    }
+
+    private static ConnectionFactory startArtemis(File configuration) throws Exception {
+        Class<?> kind = Class.forName("org.apache.activemq.artemis.core.server.embedded.EmbeddedActiveMQ");
+        Object broker = kind.getConstructor().newInstance();
+        kind.getMethod("setConfigResourcePath", String.class).invoke(broker, configuration.toURI().toString());
+        kind.getMethod("start").invoke(broker);
+        return (ConnectionFactory)
+            make("org.apache.activemq.artemis.jms.client.ActiveMQConnectionFactory", "vm://0", "ottla", "hush-hush");
+    }
+
+    private static Object make(String name, String first, String second, String third) throws Exception {
+        return Class.forName(name).getConstructor(String.class, String.class, String.class).newInstance(first, second, third);
     }
 
     private static Message make(Session session, String kind, int n) throws Exception {
