@@ -35,7 +35,7 @@ JUMPS_MS = (-HOUR_MS, HOUR_MS, 10 * 365 * 24 * HOUR_MS)
 BROKER = {
     "node.id": "1",
     "log.message.timestamp.after.max.ms": str(2**63 - 1),
-    "log.cleaner.backoff.ms": "5000",
+    "log.cleaner.backoff.ms": str(10**15),  # only the rule compacts: two compactions at a time are not allowed
     "log.retention.check.interval.ms": "20000",
     "log.initial.task.delay.ms": "10000",
     "log.flush.offset.checkpoint.interval.ms": "3000",
@@ -273,7 +273,9 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.naive.open_transactions())
     @rule(commits=st.booleans(), data=st.data())
     def end_transaction(self, commits: bool, data: st.DataObject) -> None:
-        producer = data.draw(st.sampled_from(sorted(self.naive.open_transactions())))
+        self._end_transaction(data.draw(st.sampled_from(sorted(self.naive.open_transactions()))), commits)
+
+    def _end_transaction(self, producer: int, commits: bool) -> None:
         now_ms = self.now_ms
         marker = batches.encode_control(producer, 0, commits, 0, now_ms)
         record = NaiveRecord(self.naive.end, now_ms, None, None)
@@ -430,3 +432,26 @@ TestHistories.settings = settings(
     stateful_step_count=STEPS,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
+
+
+def test_a_power_cut_takes_no_marker_of_compacted_records() -> None:
+    # The marker is in the active segment, which nothing had flushed. The records of its transaction are compacted.
+    history = Histories()
+    topic = {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0",
+        "internal.segment.bytes": "400",
+        "delete.retention.ms": "0",
+        "message.timestamp.type": "CreateTime",
+        "flush.messages": str(2**63 - 1),
+    }
+    history.begin(topic=topic, seed=1, map_bytes="1048576")
+    history.append_in_transaction([(b"a", b"x" * 200, 0), (b"b", b"x" * 200, 0)], 0, PRODUCERS[0])
+    history.append_in_transaction([(b"a", b"short", 0)], 0, PRODUCERS[0])
+    history._end_transaction(PRODUCERS[0], commits=True)
+    history.compact()
+    assert history.partition.log.first_dirty_offset > 0
+    history.crash(Ending.POWER_CUT)
+    history.readers_see_what_the_naive_partition_says()
+    assert history.naive.open_transactions() == {}
+    history.teardown()

@@ -153,6 +153,8 @@ class Compaction:
     async def _compact(self, partition: Partition, dirt: Dirt) -> bool:
         """Compact one log. Returns False if no other log should be tried now."""
         began = asyncio.get_running_loop().time()
+        if not await self._flush(partition):
+            return False
         if self._checkpoints.recovery_point_on_disk(partition) < dirt.up_to:
             # Otherwise recovery could not tell records that compaction removed from those that a power cut took.
             await self._checkpoints.write_recovery_points()
@@ -184,6 +186,21 @@ class Compaction:
         if summary.keyless:
             logger.warning("%s: %d records without a key were dropped by compaction", partition, summary.keyless)
         await self._checkpoints.write_clean_ends()
+        return True
+
+    async def _flush(self, partition: Partition) -> bool:
+        """Flush the log up to its end. Returns False if that failed.
+
+        Markers after the dirty part decide which of its records count. A power cut must not take a marker when records
+        of its transaction were compacted already.
+        """
+        end_offset = partition.log.end_offset
+        if partition.log.recovery_point < end_offset:
+            partition.request_flush()
+            try:
+                await partition.durable.reach(end_offset)
+            except KafkaError:
+                return False
         return True
 
     def _handle_failure(self, partition: Partition, error: Exception) -> bool:
