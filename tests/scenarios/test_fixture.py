@@ -114,7 +114,7 @@ def leaves_nothing_behind(before: tuple[int, int, int, int], directory: Path) ->
     deadline = time.monotonic() + PATIENCE_S
     while any(now > then for now, then in zip(list_resources(directory), before, strict=True)):
         if time.monotonic() > deadline:
-            return False
+            pytest.fail(f"{list_resources(directory)}, {before} before: {threading.enumerate()}")
     return True
 
 
@@ -164,10 +164,13 @@ def test_a_broker_that_cannot_start_leaves_nothing_behind(
     # The port is taken: the error says so, and the directory that was made for it is gone.
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        before = list_resources(tmp_path)
         address = f"PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(Exception, match="in use"), ottla.testing.broker(process=process, listeners=address):
-            pytest.fail("it started")
+        before = list_resources(tmp_path)
+        for attempt in range(2):
+            with pytest.raises(Exception, match="in use"), ottla.testing.broker(process=process, listeners=address):
+                pytest.fail("it started")
+            if attempt == 0:  # it has imported and opened what a process needs only once
+                before = list_resources(tmp_path)
         assert leaves_nothing_behind(before, tmp_path)
     assert not list(tmp_path.iterdir())
 

@@ -204,8 +204,15 @@ class World:
 
     def _surprise(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        if not isinstance(error, Crashed):
+        if not has_only(error, Crashed):
             self.surprises.append(f"{context.get('message')}: {error!r}")
+
+
+def has_only(error: BaseException | None, *kinds: type[BaseException]) -> bool:
+    """Whether the error, or each one in a group of errors, is of one of these kinds."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(kinds)[1] is None
+    return isinstance(error, kinds)
 
 
 class _Listener(logging.Handler):
@@ -226,5 +233,5 @@ class _Listener(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self._world.note("log", record.getMessage())
         error = record.exc_info[1] if record.exc_info else None
-        if error is not None and not isinstance(error, OSError | KafkaError | Crashed):
+        if error is not None and not has_only(error, OSError, KafkaError, Crashed):
             self._world.surprises.append(f"{record.getMessage()}: {error!r}")
