@@ -71,6 +71,10 @@ BLOCKS = {
         ".venv/bin/python examples": "tests/spark/test_examples.py::test_an_example_works",
     },
     "docs/groups.md": {"ottla group list": SHORT_BLOCKS},
+    "docs/monitoring.md": {
+        "ottla generate": SHORT_BLOCKS,
+        "prometheus --config": LONG + "tests/clients/test_prometheus.py starts it.",
+    },
     "docs/metrics.md": {"ottla up --metrics-port": LONG + "tests/scenarios/test_metrics.py asks for both pages."},
     "docs/moving-files.md": {
         "rsync": "rsync need not be installed; tests/clients/test_moved_files.py copies the same files.",

@@ -25,12 +25,7 @@ curl localhost:9308/health
 the first listener's host. The setting `metrics.port` does the same; 0 takes a free port; without it there is no such
 port. The port has no access control, so bind it where only those who may look can reach it.
 
-```yaml
-scrape_configs:
-  - job_name: ottla
-    static_configs:
-      - targets: ["localhost:9308"]
-```
+[Monitoring](monitoring.md) has the configuration of Prometheus, alert rules and a board for Grafana.
 
 Names are those that the JMX exporter gives to Kafka's metrics, and those of kafka_exporter (`kafka_consumergroup_*`,
 `kafka_topic_*`), so dashboards and alerts for Kafka find most of what they look for. Other metrics begin with `ottla_`,

@@ -6,7 +6,8 @@ OTTLA_TRACEBACK=1 is set or the log level is debug. Ctrl-C ends a command silent
 (`| head`) silently with 0.
 
     commands     up, demo/, topic, produce, consume, sql/, group, txn, stream/, connect/, mirror, sink, config,
-                 user, acl, quota, profile, certificates, cluster/, console, kafka/, bench, log, completion
+                 user, acl, quota, profile, certificates, cluster/, console, kafka/, bench, log, generate/,
+                 completion
     shared       client.py            clients of commands that talk to brokers
                  client_settings.py   their options, and settings from files, profiles and the environment
                  profiles.py          the files of profiles
@@ -73,6 +74,7 @@ COMMANDS = {
     "kafka": "run a tool of Apache Kafka by its own flags: ottla kafka topics --list",
     "bench": "a quick load test",
     "log": "look into a broker's files and verify them, without a broker",
+    "generate": "write files for systemd, containers, Prometheus and Grafana",
     "completion": "print a script that lets your shell complete these commands",
 }
 
