@@ -5,16 +5,14 @@ that cannot be decoded is null, with the reason in the column `error`.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from logging import LogRecord
+from collections.abc import Mapping
 
 from pyspark.errors import AnalysisException
-from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from ottla.client.client import Client, UnknownTopic
 from ottla.pipeline.formats import NULL
+from ottla.spark.query_logs import silence_query_loggers
 from ottla.spark.sessions import session
 from pyspark_ottla.options import KAFKA_PREFIX
 
@@ -137,20 +135,3 @@ def _missing(error: AnalysisException) -> list[str] | None:
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
-
-
-@contextmanager
-def silence_query_loggers() -> Iterator[None]:
-    """PySpark raises errors of queries and also logs them with Java's stack trace. This drops the log."""
-    loggers = [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")]
-
-    def nothing(record: LogRecord) -> bool:
-        return False
-
-    for logger in loggers:
-        logger.addFilter(nothing)
-    try:
-        yield
-    finally:
-        for logger in loggers:
-            logger.removeFilter(nothing)

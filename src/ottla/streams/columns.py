@@ -4,7 +4,6 @@ An expression is a Column, or a text in SQL. Spark's analyser resolves it on an 
 so a mistake is found where it is made, and the types of the result are Spark's.
 """
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -17,6 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import StructType
 
 from ottla.pipeline.formats.ddl import type_of_ddl
+from ottla.spark.query_logs import silence_query_loggers
 from ottla.streams.errors import TopologyError
 from ottla.streams.rows import DELETED, HEADERS, OLD, RESERVED, TIMESTAMP, stream_schema, table_schema
 
@@ -32,8 +32,6 @@ Step = Callable[[DataFrame], DataFrame]
 _STEPS: Final = frozenset({"Project", "Filter", "Generate", "LogicalRDD", "LocalRelation"})
 """Operators of Spark that work row by row."""
 _HEADERS: Final = "array<struct<key: string, value: binary>>"
-_LOUD_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-"""PySpark logs the stack of every exception that its analyser raises, also of those that are handled."""
 
 
 class Item(NamedTuple):
@@ -93,24 +91,11 @@ def _operators_of(plan: Any) -> set[str]:
 @contextmanager
 def _one_line_errors(label: str, columns: pa.Schema) -> Iterator[None]:
     """Turns exceptions of Spark's analyser into a TopologyError of one line."""
-    with _quiet_loggers():
+    with silence_query_loggers():
         try:
             yield
         except PySparkException as error:
             raise TopologyError(f"{label}: {describe_exception(error, columns)}") from None
-
-
-@contextmanager
-def _quiet_loggers() -> Iterator[None]:
-    loggers = [logging.getLogger(name) for name in _LOUD_LOGGERS]
-    before = [each.disabled for each in loggers]
-    for each in loggers:
-        each.disabled = True
-    try:
-        yield
-    finally:
-        for each, was_disabled in zip(loggers, before, strict=True):
-            each.disabled = was_disabled
 
 
 def describe_exception(error: PySparkException, columns: pa.Schema) -> str:
@@ -255,7 +240,7 @@ def find_untouched(
             return False
         return result.schema == StructType([each for each in whole.schema if each.name not in left_out])
 
-    with _quiet_loggers():
+    with silence_query_loggers():
         return [*names] if are_untouched(names) else [name for name in names if are_untouched([name])]
 
 

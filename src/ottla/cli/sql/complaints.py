@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from ottla.cli.command_error import FAILURE, USAGE_ERROR, CommandError
 from ottla.client.connection import Unreachable
 from ottla.errors import KafkaError
-from ottla.spark.topic_tables import silence_query_loggers
+from ottla.spark.query_logs import silence_query_loggers
 
 _TRACEBACK = "Traceback (most recent call last)"
 _RAISED = re.compile(r"^[\w.]+: ")
