@@ -10,6 +10,7 @@ AUTHENTICATION = "tests/scenarios/test_authentication.py"
 ACCESS = "tests/scenarios/test_access.py"
 WALK = "tests/scenarios/test_access_walk.py"
 TOKENS = "tests/scenarios/test_delegation_tokens.py"
+HANDSHAKES = "tests/unit/server/test_handshakes.py"
 ENTRANCE = "tests/scenarios/test_entrance.py"
 AUTHORIZER = "tests/unit/security/test_authorizer.py"
 SASL = "tests/unit/security/test_sasl.py"
@@ -93,9 +94,37 @@ BEFORE_AUTHENTICATION = (
     Defence(
         "a flood of TLS handshakes",
         "server/handshakes.py",
-        "            next(iter(crowd)).cancel()",
+        "            oldest.cancel()",
         "            pass",
-        f"{AUTHENTICATION}::test_silent_handshakes_hold_up_nobody",
+        f"{HANDSHAKES}::test_more_handshakes_than_the_limit_are_given_up_at_once",
+    ),
+    Defence(
+        "a flood of TLS handshakes within one turn of the loop",
+        "server/handshakes.py",
+        "            self._remove(crowded, oldest)",
+        "            pass",
+        f"{HANDSHAKES}::test_more_handshakes_than_the_limit_are_given_up_at_once",
+    ),
+    Defence(
+        "handshakes that take the time of clients at work",
+        "server/handshakes.py",
+        "                await self._handshakes.turns.wait(address, accepted)",
+        "                pass",
+        f"{ENTRANCE}::test_handshakes_wait_for_their_turn",
+    ),
+    Defence(
+        "an address that takes the turns of all others",
+        "server/hellos.py",
+        "address = next(iter(self._waiting))",
+        "address = max(self._waiting, key=lambda each: len(self._waiting[each]))",
+        f"{HANDSHAKES}::test_addresses_take_turns_and_one_handshake_begins_at_a_time",
+    ),
+    Defence(
+        "a session of TLS that outlives its certificate",
+        "security/tls.py",
+        "context.num_tickets = 0",
+        "pass",
+        f"{ENTRANCE}::test_every_connection_shows_its_certificate",
     ),
     Defence(
         "one address with all connections",

@@ -12,7 +12,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from ottla.errors import ErrorCode
 from ottla.security.certificates import Issued
+from ottla.server.hellos import Turns
 from ottla.testing import LocalBroker
+from ottla.wire import frames
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -76,12 +78,46 @@ def test_only_certificates_for_clients_are_let_in(
     assert not is_let_in(broker, certificates, certificates.issue("alice", is_server=False))  # it is for servers only
 
 
+def test_every_connection_shows_its_certificate(broker: LocalBroker, certificates: Certificates) -> None:
+    # A session of TLS 1.3 that is resumed would not: the certificate may have expired meanwhile.
+    context = ssl.create_default_context(cafile=certificates.ca)
+    context.load_cert_chain(certificates.write("alice.pem", certificates.issue("alice", is_server=False).pem))
+    session = None
+    for _ in range(2):
+        address = ("127.0.0.1", port_of(broker, "MUTUAL"))
+        with (
+            socket.create_connection(address, PATIENCE_S) as plain,
+            context.wrap_socket(plain, server_hostname="127.0.0.1", session=session) as client,
+        ):
+            client.sendall(frames.encode_request(ApiVersionsRequest(), 0, 1, "raw"))
+            assert client.recv(4)  # tickets come before the answer
+            assert not client.session_reused
+            session = client.session
+
+
 def test_a_certificate_without_a_name_is_nobody(certificates: Certificates) -> None:
     # ssl.principal.mapping.rules without DEFAULT: who has no name is not ANONYMOUS, but does not come in.
     rules = {"listener.name.mutual.ssl.principal.mapping.rules": "RULE:^CN=(alice).*$/$1/"}
     with secured_broker(certificates, **rules) as broker:
         assert is_let_in(broker, certificates, certificates.issue("alice", is_server=False))
         assert not is_let_in(broker, certificates, certificates.issue("mallory", is_server=False))
+
+
+def test_handshakes_wait_for_their_turn(
+    broker: LocalBroker, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # None begins outside of its turn, whatever listener it came to.
+    turns: list[str] = []
+    wait = Turns.wait
+
+    async def count(self: Turns, address: str, accepted: socket.socket) -> None:
+        turns.append(address)
+        await wait(self, address, accepted)
+
+    monkeypatch.setattr(Turns, "wait", count)
+    for listener in ("SSL", "SASL_SSL"):
+        TlsClient(broker, certificates, listener).close()
+    assert turns == ["127.0.0.1"] * 2
 
 
 def test_a_large_frame_is_refused_when_it_is_announced(broker: LocalBroker) -> None:

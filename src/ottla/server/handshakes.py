@@ -13,6 +13,7 @@ from collections.abc import Callable
 from ottla.observability.metrics import LoginMeter
 from ottla.security.alerts import sender
 from ottla.security.listener import ListenerSecurity
+from ottla.server.hellos import Turns, wait_for_hello
 from ottla.server.traffic import Traffic
 
 HANDSHAKE_S = 10.0
@@ -29,6 +30,7 @@ class Handshakes:
 
     def __init__(self, traffic: Traffic, limit: int = HANDSHAKES_MAX, time_s: float = HANDSHAKE_S) -> None:
         self.traffic = traffic
+        self.turns = Turns(traffic)
         self.time_s = time_s
         self.failed = 0
         self._limit = limit
@@ -41,15 +43,19 @@ class Handshakes:
 
     def add(self, address: str, task: asyncio.Task[None]) -> None:
         if self._count >= self._limit:
-            crowd = max(self._running.values(), key=len)
-            next(iter(crowd)).cancel()
+            crowded = max(self._running, key=lambda each: len(self._running[each]))
+            oldest = next(iter(self._running[crowded]))
+            self._remove(crowded, oldest)  # at once: many connections may come before the task ends
+            oldest.cancel()
         self._running.setdefault(address, {})[task] = None
         self._count += 1
         task.add_done_callback(lambda done: self._remove(address, done))
 
     def _remove(self, address: str, task: asyncio.Task[None]) -> None:
+        running = self._running.get(address, {})
+        if task not in running:
+            return
         self._count -= 1
-        running = self._running[address]
         del running[task]
         if not running:
             del self._running[address]
@@ -132,6 +138,9 @@ class TlsListener:
     async def _shake_hands(self, accepted: socket.socket, address: str) -> None:
         sender.set(accepted.send)  # in the context of this task only
         try:
+            async with asyncio.timeout(self._handshakes.time_s):
+                await wait_for_hello(self._loop, accepted)
+                await self._handshakes.turns.wait(address, accepted)
             await self._loop.connect_accepted_socket(
                 self._factory,
                 accepted,
@@ -144,7 +153,7 @@ class TlsListener:
             self._note_failure(address, "it took too long, while others waited")
         except OSError as error:
             accepted.close()
-            self._note_failure(address, getattr(error, "reason", None) or error.strerror or str(error))
+            self._note_failure(address, getattr(error, "reason", None) or error.strerror or str(error) or "time-out")
 
     def _note_failure(self, address: str, reason: str) -> None:
         self._handshakes.failed += 1
