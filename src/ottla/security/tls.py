@@ -40,6 +40,7 @@ def build_server_context(config: BrokerConfig, prefix: str, client_auth: str) ->
         _trust(context, trusted, f"{prefix}ssl.truststore")
         _check_revocation(context, config, prefix)
         context.options |= ssl.OP_NO_TICKET  # every connection shows its certificate
+        context.num_tickets = 0  # of TLS 1.3, which has tickets of another kind with that option
     context.verify_mode = _VERIFY[client_auth]
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
     return context
