@@ -27,6 +27,13 @@ _ADVICE: Final = (
 )
 
 
+_REFUSED: Final = {
+    "iceberg": "tables of Iceberg cannot be written or read; tables of Delta Lake can be written (ottla.DeltaLakeSink)",
+    "delta": "tables of Delta Lake can be written (ottla.DeltaLakeSink), and not be read as a source",
+}
+"""Words in the names of connectors that many people have, and why they are refused."""
+
+
 class UnknownPlugin(ConnectError):
     """There is no plug-in of this name."""
 
@@ -111,6 +118,9 @@ class InstalledPlugins:
             raise BadConfig(f"Connector config {{{shown}}} contains no connector type")
         plugin = self.registry.find(name, *CONNECTORS) or find_installed(name)
         if plugin is None:
+            reason = next((why for word, why in _REFUSED.items() if word in name.lower()), None)
+            if reason is not None:
+                raise BadConfig(f"{name} is not supported: {reason}")
             known = ", ".join(each.class_name for each in self.registry.of_types(*CONNECTORS))
             raise BadConfig(
                 f"Failed to find any class that implements Connector and which name matches {name},"

@@ -41,6 +41,14 @@ def test_a_class_that_is_not_there_is_named_with_those_that_are() -> None:
     assert make_plugins().find_type({"connector.class": "Nope"}) == "unknown"
 
 
+@pytest.mark.parametrize(
+    "name", ["org.apache.iceberg.connect.IcebergSinkConnector", "IcebergSink", "io.delta.DeltaLakeSourceConnector"]
+)
+def test_connectors_that_are_refused_by_name(name: str) -> None:
+    with pytest.raises(BadConfig, match=f"^{name} is not supported: tables of .*DeltaLakeSink"):
+        make_plugins().check({"connector.class": name})
+
+
 def test_the_report_has_kafkas_form() -> None:
     report = make_plugins().validate(dict(RIGHT))
     assert (report["name"], report["error_count"]) == ("FileStreamSource", 0)

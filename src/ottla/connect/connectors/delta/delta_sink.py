@@ -23,6 +23,14 @@ from ottla.connect.settings.checks import at_least, between, non_empty, one_of_i
 from ottla.connect.settings.definition import REQUIRED, Importance, Kind, Setting, Settings
 from ottla.topic_partition import TopicPartition
 
+
+def _check_uri(name: str, value: str) -> None:
+    non_empty(name, value)
+    scheme, separator, _ = value.partition("://")
+    if separator and scheme.lower() not in ("s3", "s3a", "file"):
+        raise ValueError(f"{scheme}:// is not supported; a table is in a directory or at s3://bucket/path")
+
+
 _SETTINGS: Final = (
     Setting(
         "table.uri",
@@ -30,7 +38,7 @@ _SETTINGS: Final = (
         REQUIRED,
         "The table: a directory, or s3://bucket/path. ${topic} is replaced.",
         Importance.HIGH,
-        non_empty,
+        _check_uri,
     ),
     Setting("partition.by", Kind.LIST, (), "Columns that a new table is partitioned by.", Importance.HIGH),
     Setting(

@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -15,9 +16,10 @@ from ottla.connect.connectors.delta.tables import Table
 from ottla.connect.data.logical import TIME_SCHEMA, TIMESTAMP_SCHEMA, millis_to_time
 from ottla.connect.data.record import Record
 from ottla.connect.data.schema import Field, Schema, Type
-from ottla.connect.errors import ConnectError, RetriableError
+from ottla.connect.errors import BadConfig, ConnectError, RetriableError
 from ottla.connect.settings.parsing import parse
 from ottla.topic_partition import TopicPartition
+from tests.s3_server import ACCESS, REGION, make_bucket, s3_server
 
 ROW = Schema(Type.STRUCT, fields=(Field("n", Schema(Type.INT64)), Field("s", Schema(Type.STRING, optional=True))))
 WIDE = Schema(Type.STRUCT, fields=(*ROW.fields, Field("more", Schema(Type.FLOAT64, optional=True))))
@@ -43,8 +45,8 @@ def make_rows(start: int, end: int) -> list[dict[str, Any]]:
     return [{"n": n, "s": str(n % 3)} for n in range(start, end)]
 
 
-def read(uri: Path | str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = DeltaTable(str(uri)).to_pyarrow_table().to_pylist()
+def read(uri: Path | str, storage: dict[str, str] | None = None) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = DeltaTable(str(uri), storage_options=storage).to_pyarrow_table().to_pylist()
     return sorted(rows, key=lambda row: (row["n"] is None, row["n"]))
 
 
@@ -81,11 +83,31 @@ def test_commits_that_overlap(tmp_path: Path) -> None:
     sink.write(make_batch(make_rows(0, 5)))
     late = Table(str(tmp_path), sink._storage)
     sink.write(make_batch(make_rows(5, 10), first=5))
-    import pyarrow as pa
-
     with pytest.raises(RetriableError, match="another writer was faster"):
         late.append(pa.Table.from_pylist(make_rows(5, 10)), "workers-unit-t-0", 10, [])
     assert read(tmp_path) == make_rows(0, 10)
+
+
+def test_a_table_in_a_bucket() -> None:
+    """The same promises as in a directory: repeated batches add nothing, and of two commits that overlap one fails."""
+    with s3_server() as address:
+        make_bucket(address, "lake")
+        access = {name.replace(".", "_"): text for name, text in ACCESS.items()}
+        sink = make_sink("s3://lake/rows", s3_region=REGION, store_url=address, **access)
+        assert sink.find_positions([TopicPartition("t", 0)]) == {}
+        sink.write(make_batch(make_rows(0, 5)))
+        late = Table("s3://lake/rows", sink._storage)
+        sink.write(make_batch(make_rows(3, 10), first=3))
+        assert sink.find_positions([TopicPartition("t", 0)]) == {TopicPartition("t", 0): 10}
+        with pytest.raises(RetriableError, match="another writer was faster"):
+            late.append(pa.Table.from_pylist(make_rows(5, 10)), "workers-unit-t-0", 10, [])
+        assert read("s3://lake/rows", sink._storage.to_dict()) == make_rows(0, 10)
+
+
+@pytest.mark.parametrize("uri", ["gs://lake/rows", "abfss://lake/rows", ""])
+def test_stores_that_are_not_supported(uri: str) -> None:
+    with pytest.raises(BadConfig, match=r"table\.uri"):
+        make_sink(uri)
 
 
 def test_schemas_that_grow(tmp_path: Path) -> None:
