@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.connect.connector import Connector, ConnectorContext, Sink, Source
+from ottla.connect.connectors.mirror.mirror_source import MirrorSource
 from ottla.connect.running.loop import Loop, LoopContext
 from ottla.connect.running.making import RunConfig
 from ottla.connect.running.ownership import Ownership
@@ -50,7 +51,7 @@ def run_locally(
     """
     name = given["name"]
     given = {"connector.class": kind.__name__, **given}
-    context = ConnectorContext(name, GROUP, 1, {"bootstrap.servers": broker.bootstrap})
+    context = ConnectorContext(name, GROUP, 1, broker.client_settings)
     config = RunConfig.read(ConnectorSpec(name, given, WORKER, context), given, kind)
     connector = config.make_connector()
     client = config.make_client("admin")
@@ -83,6 +84,8 @@ def run_locally(
         return None
     finally:
         connector.stop()
+        if isinstance(connector, MirrorSource):
+            clients.append(connector._reader)  # of the task, which shares it with other tasks of its process
         for each in clients:
             each.close()
 

@@ -33,6 +33,8 @@ QUICK = {
 } | {
     f"{name}replication.factor": "1" for name in ("", "offset-syncs.topic.", "checkpoints.topic.", "heartbeats.topic.")
 }
+A_DAY_MS = 86_400_000
+"""So long retention does not run: the timestamps of the records are very old."""
 FORTH, BACK = ("A", "B"), ("B", "A")
 
 
@@ -113,13 +115,21 @@ def rest_of(broker: Broker, topic: str, offset: int) -> list[str]:
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 ALLOWED, DENIED = 3, 2
 ALL, READ, WRITE, DESCRIBE = 2, 3, 4, 8
-TOPIC, LITERAL, PREFIXED = 2, 3, 4
+TOPIC, GROUP, LITERAL, PREFIXED = 2, 3, 3, 4
 ANY = 1
 
 
-def add_acl(client: Client, topic: str, user: str, operation: int, permission: int, pattern: int = LITERAL) -> None:
+def add_acl(
+    client: Client,
+    topic: str,
+    user: str,
+    operation: int,
+    permission: int,
+    pattern: int = LITERAL,
+    resource: int = TOPIC,
+) -> None:
     acl = AclCreation(
-        resource_type=TOPIC,
+        resource_type=resource,
         resource_name=topic,
         resource_pattern_type=pattern,
         principal=f"User:{user}",
@@ -130,8 +140,8 @@ def add_acl(client: Client, topic: str, user: str, operation: int, permission: i
     clusters.create_acls(client, [acl])
 
 
-def list_acls(client: Client) -> set[tuple[str, int, int]]:
-    """User, operation and permission of the ACLs of the mirrored topic."""
+def list_acls(client: Client, topic: str = "A.guarded") -> set[tuple[str, int, int]]:
+    """User, operation and permission of the ACLs of a topic."""
     request = DescribeAclsRequest(
         resource_type_filter=TOPIC, pattern_type_filter=LITERAL, operation=ANY, permission_type=ANY
     )
@@ -139,8 +149,28 @@ def list_acls(client: Client) -> set[tuple[str, int, int]]:
         (acl.principal.removeprefix("User:"), acl.operation, acl.permission_type)
         for resource in client.ask_any(request).resources
         for acl in resource.acls
-        if resource.resource_name == "A.guarded"
+        if resource.resource_name == topic
     }
+
+
+COPIED_ACLS = {("reader", READ, ALLOWED), ("owner", READ, ALLOWED), ("stranger", ALL, DENIED)}
+"""What a copy of the topic gets of these ACLs."""
+
+
+def add_acls(client: Client, name: str, *, is_group: bool = False) -> None:
+    """ACLs of a topic, with some that its copy must not get; or the right of the reader to use a group."""
+    if is_group:
+        add_acl(client, name, "reader", READ, ALLOWED, resource=GROUP)
+        return
+    for user, operation, permission in (
+        ("reader", READ, ALLOWED),
+        ("writer", WRITE, ALLOWED),
+        ("owner", ALL, ALLOWED),
+        ("stranger", ALL, DENIED),
+    ):
+        add_acl(client, name, user, operation, permission)
+    add_acl(client, name[:4], "anybody", READ, ALLOWED, PREFIXED)
+    add_acl(client, "elsewhere", "reader", READ, ALLOWED)
 
 
 def check_acls(pair: Clusters, source: Broker, target: Broker) -> None:
@@ -148,17 +178,9 @@ def check_acls(pair: Clusters, source: Broker, target: Broker) -> None:
     so. ACLs of other topics and of prefixes are not mirrored."""
     a, b = (Client({"bootstrap.servers": each.bootstrap}) for each in (source, target))
     create_topic(a, "guarded", TopicGroup(partitions=1, replication_factor=1))
-    for user, operation, permission in (
-        ("reader", READ, ALLOWED),
-        ("writer", WRITE, ALLOWED),
-        ("owner", ALL, ALLOWED),
-        ("stranger", ALL, DENIED),
-    ):
-        add_acl(a, "guarded", user, operation, permission)
-    add_acl(a, "guar", "anybody", READ, ALLOWED, PREFIXED)
-    add_acl(a, "elsewhere", "reader", READ, ALLOWED)
+    add_acls(a, "guarded")
     pair.mirror(FORTH, MirrorSource, topics="guarded")
-    wanted = {("reader", READ, ALLOWED), ("owner", READ, ALLOWED), ("stranger", ALL, DENIED)}
+    wanted = {*COPIED_ACLS}
     wait_until(lambda: len(list_acls(b)) >= len(wanted), pair.describe)
     add_acl(a, "guarded", "later", DESCRIBE, ALLOWED)
     wanted.add(("later", DESCRIBE, ALLOWED))

@@ -15,6 +15,7 @@ from ottla.connect.connectors.mirror.mirror_source import MirrorSource
 from ottla.testing import LocalBroker
 from ottla.topic_partition import TopicPartition
 from tests.connect.mirrors import (
+    A_DAY_MS,
     BACK,
     FORTH,
     Clusters,
@@ -28,9 +29,6 @@ from tests.spark.topics import send
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-A_DAY_MS = 86_400_000
-"""So long retention does not run: the timestamps of the records are very old."""
 
 
 @pytest.fixture

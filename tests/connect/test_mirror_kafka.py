@@ -26,6 +26,7 @@ from ottla.connect.running.topics import TopicGroup, create_topic
 from ottla.testing import LocalBroker
 from ottla.topic_partition import TopicPartition
 from tests.connect.mirrors import (
+    A_DAY_MS,
     AUTHORIZER,
     BACK,
     FORTH,
@@ -48,8 +49,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.long
 
 READER = Path(__file__).with_name("MirrorReader.java")
-A_DAY_MS = 86_400_000
-"""So long retention does not run: the timestamps of the records are very old."""
 
 
 @pytest.fixture(scope="module")
