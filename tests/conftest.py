@@ -24,7 +24,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.needs import summarise_skips
-from tests.samples import FULL, sample_size
+from tests.samples import FULL, choose_sample, sample_size
 
 pytest_plugins = ("tests.distribution", "tests.kafka_peer", "tests.spark_session", "tests.zookeeper_server")
 
@@ -57,7 +57,7 @@ atexit.register(shutil.rmtree, os.environ["XDG_CONFIG_HOME"], ignore_errors=True
 settings.register_profile(
     "suite",
     deadline=None,
-    max_examples=sample_size(50, 200),
+    max_examples=sample_size(30, 200),
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
@@ -90,6 +90,7 @@ def shared_clients() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "sample(name, size): as many of the tests with this name run as size says")
     config.addinivalue_line("markers", "long: takes long, and runs with OTTLA_SAMPLES=full only (make test-all)")
     # A shell starts its background jobs with interrupts ignored, and their children inherit it: tests send them.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -105,10 +106,24 @@ def pytest_report_header() -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if FULL:
         return
-    long = [item for item in items if item.get_closest_marker("long")]
-    if long:
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if not item.get_closest_marker("long")]
+    kept = choose_tests([item for item in items if not item.get_closest_marker("long")])
+    if others := [item for item in items if item not in kept]:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item in kept]
+
+
+def choose_tests(items: list[pytest.Item]) -> set[pytest.Item]:
+    """The tests that run: of those marked `sample`, the few that the seed chooses among those with the same name."""
+    samples: dict[str, list[pytest.Item]] = defaultdict(list)
+    sizes: dict[str, int] = {}
+    for item in items:
+        if marker := item.get_closest_marker("sample"):
+            name, sizes[name] = marker.args
+            samples[name].append(item)
+    left_out = {
+        item for name, found in samples.items() for item in set(found) - set(choose_sample(found, sizes[name], name))
+    }
+    return set(items) - left_out
 
 
 def pytest_collection_finish() -> None:
@@ -126,7 +141,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     yield
     if nextitem is None or nextitem.path != item.path:
         spent = count_cpu_seconds()
-        _seconds[folder_of(item.location[0])] += max(0.0, spent - _spent_before)
+        _seconds[folder_of(item.nodeid.split("::")[0])] += max(0.0, spent - _spent_before)
         _spent_before = spent
         for name in still_running():
             _first_seen.setdefault(name, item.location[0])

@@ -15,9 +15,12 @@ def sample_size(usual: int, full: int) -> int:
     return full if FULL else usual
 
 
-def choose_sample(cases: Sequence[T], usual: int) -> Sequence[T]:
-    """As many of the cases, in their order, as the suite's seed chooses; all of them in a full run."""
+def choose_sample(cases: Sequence[T], usual: int, name: str = "") -> Sequence[T]:
+    """As many of the cases, in their order, as the suite's seed chooses; all of them in a full run.
+
+    Whole tests are chosen with `@pytest.mark.sample(name, usual)`.
+    """
     if FULL or len(cases) <= usual:
         return cases
-    places = Random(int(os.environ["OTTLA_SEED"])).sample(range(len(cases)), usual)
+    places = Random(f"{os.environ['OTTLA_SEED']} {name}").sample(range(len(cases)), usual)
     return [cases[place] for place in sorted(places)]

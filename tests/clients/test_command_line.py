@@ -19,6 +19,7 @@ from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests.needs import require_program
 from tests.patience import PATIENCE_S
+from tests.unit.cli.every_command import run
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "command-line.md"
@@ -82,6 +83,16 @@ class CommandLine:
                 yield child
             finally:
                 child.kill()
+
+
+class SameProcess(CommandLine):
+    """Runs commands in this process: a hundred processes would take longer than what they do."""
+
+    def ended(self, *arguments: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("OTTLA_BOOTSTRAP", self.bootstrap)
+            status, output, errors = run([*arguments], data)
+        return subprocess.CompletedProcess(arguments, status, output.encode(), errors.encode())
 
 
 @pytest.fixture
@@ -281,7 +292,8 @@ def test_trimming_deletes_the_oldest_and_no_more(ottla: CommandLine, topic: str)
     assert ottla.ended("topic", "trim", topic).returncode == 2
 
 
-def test_groups_and_transactions_of_our_broker(ottla: CommandLine, topic: str) -> None:
+def test_groups_and_transactions_of_our_broker(broker: LocalBroker, tmp_path: Path, topic: str) -> None:
+    ottla = SameProcess(broker.bootstrap, tmp_path)
     ottla("topic", "create", topic, "-p", "2")
     use_groups(ottla, topic)
     use_transactions(ottla, topic)
@@ -289,7 +301,7 @@ def test_groups_and_transactions_of_our_broker(ottla: CommandLine, topic: str) -
 
 def test_every_command_works_with_apache_kafka(apache_kafka: ApacheKafka, tmp_path: Path) -> None:
     # Every command does on Apache Kafka what the page shows for our broker.
-    use_everything(CommandLine(apache_kafka.bootstrap, tmp_path))
+    use_everything(SameProcess(apache_kafka.bootstrap, tmp_path))
 
 
 def use_everything(ottla: CommandLine) -> None:

@@ -13,6 +13,7 @@ import pytest
 from ottla.testing import LocalBroker, broker
 from tests.clients.browser import find_axe, find_chromium, open_browser
 from tests.patience import PATIENCE_MS
+from tests.samples import choose_sample
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -22,12 +23,7 @@ PAGES = (
     *("/topics/orders/groups", "/topics/orders/produce", "/groups", "/groups/billing", "/transactions", "/apps"),
     *("/connectors", "/access", "/nowhere"),
 )
-LOOKS = (
-    ("light", 1280),
-    ("dark", 380),
-    pytest.param("dark", 1280, marks=pytest.mark.long),
-    pytest.param("light", 380, marks=pytest.mark.long),
-)
+LOOKS = [(theme, width) for theme in ("light", "dark") for width in (1280, 380)]
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 BIG = 9_007_199_254_740_993
 
@@ -91,7 +87,7 @@ def page(browser: "Browser") -> "Iterator[Page]":
     assert complaints == []
 
 
-@pytest.mark.parametrize(("theme", "width"), LOOKS)
+@pytest.mark.parametrize(("theme", "width"), choose_sample(LOOKS, 1))
 def test_every_page_fits_and_breaks_no_rule(browser: "Browser", address: str, theme: str, width: int) -> None:
     # No page is wider than the screen, and axe-core finds nothing that keeps somebody from using it.
     axe = find_axe()

@@ -200,6 +200,7 @@ def wait_for_progress(bootstrap: str, random: Random) -> None:
 
 
 @pytest.mark.usefixtures("kafka_tools")
+@pytest.mark.long
 def test_kafkas_own_message_copier_survives_kill_9(tmp_path: Path) -> None:
     # The copier uses transactions v2, and aborts some on purpose. By turns the broker and the copier itself die.
     with ottla_up(tmp_path / "data") as broker:

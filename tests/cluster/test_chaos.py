@@ -22,7 +22,7 @@ from tests.samples import sample_size
 from tests.simulation.checker import check
 
 HOURS = float(os.environ.get("OTTLA_CHAOS_HOURS", "0"))
-FAULTS = sample_size(6, 20)
+FAULTS = sample_size(3, 20)
 """Faults in a round."""
 
 

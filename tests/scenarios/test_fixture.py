@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -109,13 +109,24 @@ def list_resources(directory: Path) -> tuple[int, int, int, int]:
     return threading.active_count(), len(process.children()), len(own_files), process.num_fds() - len(files)
 
 
-def leaves_nothing_behind(before: tuple[int, int, int, int], directory: Path) -> bool:
-    """Whether this process soon has no more than it had before. A leak does not go away, so waiting hides none."""
-    deadline = time.monotonic() + PATIENCE_S
-    while any(now > then for now, then in zip(list_resources(directory), before, strict=True)):
-        if time.monotonic() > deadline:
-            pytest.fail(f"{list_resources(directory)}, {before} before: {threading.enumerate()}")
-    return True
+def leaves_nothing_behind(work: Callable[[], None], directory: Path) -> bool:
+    """Whether this process soon has no more than it had before the work. A leak does not go away: waiting hides none.
+
+    Other brokers of this process may get a thread, a child or a descriptor meanwhile, once, so the work is repeated.
+    A first start opens what a process needs once, so it is not counted.
+    """
+    work()
+    for limit_s in (PATIENCE_S / 5, PATIENCE_S / 5, PATIENCE_S):
+        before = list_resources(directory)
+        work()
+        deadline = time.monotonic() + limit_s
+        while any(now > then for now, then in zip(list_resources(directory), before, strict=True)):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.01)
+        else:
+            return True
+    pytest.fail(f"{list_resources(directory)}, {before} before: {threading.enumerate()}")
 
 
 # Coming and going
@@ -142,18 +153,20 @@ def test_a_block_that_fails_leaves_nothing_behind(
     with ottla.testing.broker() as warmed_up:  # imports and opens what a process needs only once
         produce(warmed_up, b"x")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    before = list_resources(tmp_path)
-    with pytest.raises(Unexpected), ottla.testing.broker(process=process) as local:
-        local.create_topic("orders", partitions=20)
-        client = connect(local)
-        client.produce("orders", 0, encode([(None, b"x", (), 0)]))
-        local.delay("Metadata", seconds=3600)
-        client.send_request(MetadataRequest(topics=None), 12)
-        raise Unexpected
-    assert client.is_closed_by_peer()
-    client.close()
-    assert is_refused(local.port)
-    assert leaves_nothing_behind(before, tmp_path)
+
+    def fail() -> None:
+        with pytest.raises(Unexpected), ottla.testing.broker(process=process) as local:
+            local.create_topic("orders", partitions=20)
+            client = connect(local)
+            client.produce("orders", 0, encode([(None, b"x", (), 0)]))
+            local.delay("Metadata", seconds=3600)
+            client.send_request(MetadataRequest(topics=None), 12)
+            raise Unexpected
+        assert client.is_closed_by_peer()
+        client.close()
+        assert is_refused(local.port)
+
+    assert leaves_nothing_behind(fail, tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -165,13 +178,12 @@ def test_a_broker_that_cannot_start_leaves_nothing_behind(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}"
-        before = list_resources(tmp_path)
-        for attempt in range(2):
+
+        def fail() -> None:
             with pytest.raises(Exception, match="in use"), ottla.testing.broker(process=process, listeners=address):
                 pytest.fail("it started")
-            if attempt == 0:  # it has imported and opened what a process needs only once
-                before = list_resources(tmp_path)
-        assert leaves_nothing_behind(before, tmp_path)
+
+        assert leaves_nothing_behind(fail, tmp_path)
     assert not list(tmp_path.iterdir())
 
 

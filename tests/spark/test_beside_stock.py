@@ -215,6 +215,7 @@ def test_one_connector_continues_where_the_other_stopped(
     run(4, (STOCK, OURS))
 
 
+@pytest.mark.sample("Spark and Apache Kafka", 1)
 def test_both_connectors_agree_on_apache_kafka(
     spark: "SparkSession", apache_kafka: ApacheKafka, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.patience import PATIENCE_S
-from tests.samples import FULL, choose_sample
+from tests.samples import FULL
 from tests.spark.early_python import create_early_python
 from tests.spark_session import QUICK_JAVA
 
@@ -92,7 +92,8 @@ def demo(tmp_path: Path) -> Iterator[Demo]:
         started.close()
 
 
-@pytest.mark.parametrize(("phase", "whole_group"), ALL if FULL else choose_sample(SAMPLE, 1))
+@pytest.mark.sample("ends of the demo", 1)
+@pytest.mark.parametrize(("phase", "whole_group"), ALL if FULL else SAMPLE)
 def test_ctrl_c_ends_the_demo_and_everything_it_started(phase: str, whole_group: bool, demo: Demo) -> None:
     # The signal goes to the demo alone, as with `kill`, or to its process group, as from a terminal. Broker, driver,
     # JVM and Python workers end, the directory is removed, and there is no traceback.

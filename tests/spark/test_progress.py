@@ -51,6 +51,7 @@ def test_a_session_has_its_listener_once(spark: "SparkSession") -> None:
 
 
 @pytest.mark.parametrize("trigger", [{"processingTime": "1 day"}, {"once": True}])
+@pytest.mark.sample("triggers", 1)
 def test_the_group_of_a_query_that_waits_is_exact(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path, trigger: dict[str, Any]
 ) -> None:

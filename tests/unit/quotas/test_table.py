@@ -49,7 +49,7 @@ def find_naively(quotas: Quotas, user: str, client: str) -> tuple[Who, float] | 
     return None
 
 
-@settings(max_examples=sample_size(200, 5000))
+@settings(max_examples=sample_size(50, 5000))
 @given(st.dictionaries(ENTITIES, VALUES, max_size=12))
 def test_the_most_specific_quota_counts(quotas: Quotas) -> None:
     table = QuotaTable.of(quotas, KEY)

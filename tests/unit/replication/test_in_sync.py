@@ -296,7 +296,7 @@ def run_model(seed: int) -> None:
 
 
 def test_no_possible_isr_lacks_a_record_below_the_high_watermark(seed: int) -> None:
-    for number in range(sample_size(200, 5000)):
+    for number in range(sample_size(50, 5000)):
         run_model(seed + number)
 
 

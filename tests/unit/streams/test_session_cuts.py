@@ -26,7 +26,7 @@ def app(spark: "SparkSession") -> App:
     return App("sessions")
 
 
-@pytest.fixture(params=range(sample_size(3, 60)))
+@pytest.fixture(params=range(sample_size(1, 60)))
 def split(request: pytest.FixtureRequest, seed: int) -> int:
     """The seed of a random input and its cuts."""
     return seed * 1000 + int(request.param)

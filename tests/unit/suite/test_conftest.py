@@ -177,3 +177,24 @@ def test_a_test_that_hangs_is_named_and_ends_its_process(tmp_path: Path) -> None
     assert status == 1, output
     assert re.search(r"FAILED .*test_nested\.py::test_forever", output), output
     assert "in test_forever" in output, "the stacks are printed"
+
+
+SAMPLED = """
+import pytest
+
+@pytest.mark.parametrize("number", range(5))
+@pytest.mark.sample("numbers", 2)
+def test_number(number): pass
+
+@pytest.mark.sample("numbers", 2)
+def test_another(): pass
+"""
+
+
+def test_a_few_tests_of_a_sample_run_and_all_in_a_full_run(tmp_path: Path) -> None:
+    # The same seed chooses the same tests.
+    ran = [run_suite_in(tmp_path, SAMPLED, "-v", OTTLA_SEED="7")[1] for _ in range(2)]
+    chosen = [re.findall(r"::(test_\S+) PASSED", output) for output in ran]
+    assert [len(each) for each in chosen] == [2, 2], ran
+    assert chosen[0] == chosen[1]
+    assert "6 passed" in run_suite_in(tmp_path, SAMPLED, OTTLA_SAMPLES="full")[1]

@@ -46,7 +46,7 @@ def test_a_message_that_is_cut_off_is_refused_or_shorter() -> None:
         assert end == 0
 
 
-@settings(max_examples=sample_size(200, 10_000))
+@settings(max_examples=sample_size(50, 10_000))
 @given(st.binary(max_size=200))
 def test_any_bytes_are_metrics_or_refused(data: bytes) -> None:
     try:

@@ -93,7 +93,7 @@ def test_a_crash_in_any_operation_leaves_a_whole_log(power_cut: bool) -> None:
     points = operations()
     assert len(points) > 80
     crashes = [(point, seed) for point in points for seed in range(SEEDS if power_cut else 1)]
-    for point, seed in choose_sample(crashes, 40):
+    for point, seed in choose_sample(crashes, 20):
         disk = new_disk(1000 * seed + point)
         log = filled(disk)
         expected, durable = latest(log), log.recovery_point
