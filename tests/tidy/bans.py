@@ -327,6 +327,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.cli.connect.asking": "asks the REST API of a worker",
             "ottla.connect.serving": "knows the name of this machine",
             "ottla.cli.certificates": "knows the name of this machine",
+            "ottla.cli.doctor": "looks at names, ports and ZooKeeper, as a client of each would",
             "ottla.cli.ports": "finds a free port for a server that cannot choose one",
             "ottla.cli.cluster.zookeeper_server": "asks a server whether it is ready",
             "ottla.testing": "keeps the port of a broker that is down, and makes topics without a client library",

@@ -6,7 +6,7 @@ OTTLA_TRACEBACK=1 is set or the log level is debug. Ctrl-C ends a command silent
 (`| head`) silently with 0.
 
     commands     up, demo/, topic, produce, consume, sql/, group, txn, stream/, connect/, mirror, sink, config,
-                 user, acl, quota, profile, certificates, cluster/, console, kafka/, bench, log, generate/,
+                 user, acl, quota, profile, certificates, cluster/, console, kafka/, doctor/, bench, log, generate/,
                  completion
     shared       client.py            clients of commands that talk to brokers
                  client_settings.py   their options, and settings from files, profiles and the environment
@@ -72,6 +72,7 @@ COMMANDS = {
     "cluster": "start a cluster, show its brokers and partitions, move replicas and leaders",
     "console": "watch and change a cluster in a browser",
     "kafka": "run a tool of Apache Kafka by its own flags: ottla kafka topics --list",
+    "doctor": "find the usual mistakes of a set-up, and say how to mend them",
     "bench": "a quick load test",
     "log": "look into a broker's files and verify them, without a broker",
     "generate": "write files for systemd, containers, Prometheus and Grafana",

@@ -38,7 +38,7 @@ class Row(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", nargs="?", default=DIRECTORY, help="where the files are (default: %(default)s)")
+    parser.add_argument("directory", nargs="?", default=DIRECTORY, help=f"where the files are (default: {DIRECTORY})")
     parser.add_argument(
         "--broker",
         action="append",

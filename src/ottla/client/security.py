@@ -23,7 +23,9 @@ from ottla.client.tokens import ENDPOINT, TOKEN, read_token_source
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 HIDDEN: Final = "(secret)"
 
-_SECRET: Final = re.compile(r"password|secret|jaas|passphrase|\.key$|key\.pem|oauthbearer\.(token|config)$|credential")
+_SECRET: Final = re.compile(
+    r"password|secret|jaas|passphrase|\.key$|key\.pem|oauthbearer\.(token|config)$|credential|auth\.(user\.info|token)$"
+)
 _TEXTS: Final = {
     "ssl.truststore.certificates": "ssl.ca.pem",
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
@@ -71,6 +73,11 @@ class Security:
 def is_secret(name: str) -> bool:
     """Whether the value of a client's setting must not be shown."""
     return _SECRET.search(name.lower()) is not None and not name.endswith((".location", ".url"))
+
+
+def is_java_only(name: str) -> bool:
+    """Whether only the Java client has this setting of security; what it says is translated for the others."""
+    return _JAVA_ONLY.fullmatch(name) is not None
 
 
 def hide_secrets(settings: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ import pytest
 import ottla.testing
 from ottla.cli import COMMANDS, resolve_alias
 from ottla.testing import LocalBroker
-from tests.unit.cli.every_command import run
+from tests.unit.cli.every_command import Command, every_command, run
 
 
 @pytest.fixture(scope="module")
@@ -62,3 +62,10 @@ def test_from_the_beginning(broker: LocalBroker) -> None:
     ended = run(["consume", "orders", "--from-beginning", "-b", broker.bootstrap])
     assert (ended.status, ended.errors.count("\n"), "--follow" in ended.errors) == (0, 1, True)
     assert run(["consume", "orders", "--from-beginning", "--last", "1", "-b", broker.bootstrap]).status == 2
+
+
+@pytest.mark.parametrize("command", every_command(), ids=lambda command: command.name)
+def test_every_command_has_a_help(command: Command) -> None:
+    ended = run([*command.name.split(), "--help"])
+    assert (ended.status, ended.errors) == (0, ""), ended.errors
+    assert ended.output.startswith("usage: ottla ")

@@ -82,7 +82,7 @@ def _reassign(options: argparse.Namespace) -> int:
     with client.open_own_client() as own:
         if options.list:
             return _list(own, options)
-        overview = observe(client, own, settings=False)
+        overview = observe(own, settings=False)
         if options.cancel:
             return _cancel(own, overview, options)
         return _move(own, overview, _make_plan(overview, options), options)
@@ -130,7 +130,7 @@ def _choose(overview: Overview, topics: Sequence[str], numbers: Sequence[int] | 
 def _drain(options: argparse.Namespace) -> int:
     client = CommandClient(options)
     with client.open_own_client() as own:
-        overview = observe(client, own, settings=False)
+        overview = observe(own, settings=False)
         if options.broker not in {broker.id for broker in overview.brokers}:
             raise CommandError(f"there is no broker {options.broker}")
         return _move(own, overview, plan_drain(overview, options.broker), options)

@@ -4,7 +4,6 @@ from argparse import ArgumentTypeError
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.cli.client import CommandClient
 from ottla.cli.command_error import CommandError
 from ottla.cli.numbers import parse_broker_id
 from ottla.topic_partition import TopicPartition
@@ -73,7 +72,7 @@ class Overview(NamedTuple):
         return [broker for broker in self.brokers if not broker.fenced]
 
 
-def observe(client: CommandClient, own: "Client", *, settings: bool = True) -> Overview:
+def observe(own: "Client", *, settings: bool = True) -> Overview:
     """Ask the cluster for everything that the actions show. Without `settings` min.insync.replicas are left out."""
     from ottla.wire.messages.describe_cluster import DescribeClusterRequest
     from ottla.wire.messages.metadata import MetadataRequest

@@ -29,7 +29,7 @@ def add_actions(actions: Actions) -> None:
 def _show_status(options: argparse.Namespace) -> int:
     client = CommandClient(options)
     with client.open_own_client() as own:
-        overview = observe(client, own)
+        overview = observe(own)
     rows = [_row(overview, partition) for partition in overview.partitions if _find_trouble(overview, partition)]
     if options.format == JSON:
         show_json(_document(overview, rows))
@@ -93,7 +93,7 @@ def _document(overview: Overview, rows: list[tuple[object, ...]]) -> dict[str, o
 def _list_brokers(options: argparse.Namespace) -> int:
     client = CommandClient(options)
     with client.open_own_client() as own:
-        overview = observe(client, own, settings=False)
+        overview = observe(own, settings=False)
     leaders = Counter(partition.leader for partition in overview.partitions)
     replicas = Counter(broker for partition in overview.partitions for broker in partition.replicas)
     preferred = Counter(partition.replicas[0] for partition in overview.partitions)

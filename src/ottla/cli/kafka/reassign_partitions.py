@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
         if action == "list":
             _list(own)
             return
-        overview = observe(client, own, settings=False)
+        overview = observe(own, settings=False)
         if action == "generate":
             _generate(overview, options)
         elif action == "execute":

