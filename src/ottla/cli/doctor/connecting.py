@@ -4,12 +4,15 @@ import errno
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from random import Random
+from typing import TYPE_CHECKING
 
 from ottla.cli.client_settings import BOOTSTRAP, is_registry_setting, make_library_settings
 from ottla.cli.command_error import CommandError
 from ottla.cli.doctor.finding import NOTE, OK, PROBLEM, Finding
 from ottla.cli.suggestions import suggest
+
+if TYPE_CHECKING:
+    from ottla.client.client import Client
 
 CONNECT_S = 5.0
 ZOOKEEPER_PORT = 2181
@@ -99,7 +102,7 @@ def _is_known(name: str, value: str) -> bool:
 
 def check_connections(settings: Mapping[str, str]) -> Iterator[Finding]:
     """Each bootstrap address, and each address that brokers advertise to clients of the first one that answers."""
-    from ottla.client.connection import Connection, Unreachable
+    from ottla.client.connection import Unreachable
     from ottla.client.settings import ClientSettings
     from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 
@@ -112,8 +115,8 @@ def check_connections(settings: Mapping[str, str]) -> Iterator[Finding]:
     troubles = []
     for host, port in given.bootstrap:
         try:
-            with closing(Connection(host, port, given.security, Random(), CONNECT_S)) as connection:
-                answer = connection.ask(DescribeClusterRequest(endpoint_type=1))
+            with closing(_make_client(settings, host, port)) as client:
+                answer = client.connect_any().ask(DescribeClusterRequest(endpoint_type=1))
         except Unreachable as error:
             troubles.append(explain_failure(str(error)))
             continue
@@ -126,11 +129,19 @@ def check_connections(settings: Mapping[str, str]) -> Iterator[Finding]:
         if (host, port) in reached:
             continue
         try:
-            Connection(host, port, given.security, Random(), CONNECT_S).close()
+            with closing(_make_client(settings, host, port)) as client:
+                client.connect_any()
         except Unreachable as error:
             yield _explain_advertised(broker, host, port, str(error))
         else:
             yield from _check_loopback(broker, host, port, given.bootstrap)
+
+
+def _make_client(settings: Mapping[str, str], host: str, port: int) -> "Client":
+    from ottla.client.client import Client
+
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return Client({**settings, BOOTSTRAP: address, "request.timeout.ms": str(int(CONNECT_S * 1000))})
 
 
 def explain_failure(message: str) -> tuple[str, str]:
