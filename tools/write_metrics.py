@@ -42,7 +42,8 @@ and those of the process with `process_` (Linux only).
 - The lag of a group is computed when the page is asked for, and costs nothing otherwise. `kafka_consumergroup_lag`
   counts records up to the high watermark, transaction markers included. `ottla_consumergroup_lag_seconds` is the age
   of the first record that the group has not read, by the record's timestamp; it is 0 if the group has read everything,
-  however old that is. It is missing for partitions without a replica on the coordinator of the group.
+  however old that is. For partitions without a replica on the coordinator of the group their leaders are asked; the
+  broker's user needs the right to describe and read the topic then, and at most 100 ages are asked for.
 - The times of a request add up as in Kafka: `requestqueuetimems`, `localtimems` and `remotetimems` are parts of
   `totaltimems`. A broker has one event loop: `ottla_loop_delay_ms` says how late it comes to new work, and the two
   `avgidle_percent` are the same number, from 0 (busy) to 1.

@@ -1,5 +1,6 @@
 """What the metrics say about replication while a cluster loses a broker and gets it back."""
 
+import time
 from urllib.request import urlopen
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -30,9 +31,10 @@ def check_lag(cluster: LocalCluster) -> None:
     """The coordinator of a group reports its lag in every partition, also where it has no replica itself."""
     cluster.create_topic("scattered", partitions=3, replication_factor=1)
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    minute_ago_ms = int((time.time() - 60) * 1000)
     for partition in range(3):
-        producer.produce("scattered", b"x", partition=partition)
-        producer.produce("scattered", b"y", partition=partition)
+        producer.produce("scattered", b"x", partition=partition, timestamp=minute_ago_ms)
+        producer.produce("scattered", b"y", partition=partition, timestamp=minute_ago_ms)
     assert producer.flush(PATIENCE_S) == 0
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "readers"})
     try:
@@ -40,13 +42,15 @@ def check_lag(cluster: LocalCluster) -> None:
     finally:
         consumer.close()
 
-    def find_lags() -> list[tuple[str, float]]:
-        name = "kafka_consumergroup_lag"
+    def find_lags(name: str) -> list[tuple[str, float]]:
         found = [family for each in cluster.brokers if (family := metrics(each).families.get(name)) is not None]
         samples = [sample for family in found for sample in family.samples.items()]
         return sorted((dict(labels)["partition"], lag) for (_, labels), lag in samples)
 
-    wait_until(lambda: find_lags() == [("0", 1), ("1", 1), ("2", 1)])
+    wait_until(lambda: find_lags("kafka_consumergroup_lag") == [("0", 1), ("1", 1), ("2", 1)])
+    ages = find_lags("ottla_consumergroup_lag_seconds")
+    assert [partition for partition, _ in ages] == ["0", "1", "2"]
+    assert all(age >= 60 for _, age in ages)
 
 
 def test_trouble_and_its_end_are_in_the_metrics() -> None:

@@ -9,6 +9,7 @@ Collecting is near the top, because it reads every part of a broker:
     partitions.py    the metrics of partitions, and of the cluster
     coordinators.py  the metrics of groups and transactions
     group_lag.py     the lag of groups, in records and in seconds
+    asking.py        what other brokers are asked for it
     loop_watch.py    how busy the event loop is
     client_telemetry.py  the metrics that clients push
     quotas.py        the metrics of quotas

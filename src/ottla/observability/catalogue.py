@@ -452,6 +452,12 @@ METADATA_VERSION = _make_gauge(
 RESIDENT_MEMORY = _make_gauge("process_resident_memory_bytes", "Physical memory in use.")
 VIRTUAL_MEMORY = _make_gauge("process_virtual_memory_bytes", "Address space in use.")
 CPU_SECONDS = _make_counter("process_cpu_seconds_total", "Processor time used, in user and system mode.")
+DISK_READ = _make_gauge(
+    "kafka_server_kafkaserver_linux_disk_read_bytes", "Bytes that the process has read from disks, not from memory."
+)
+DISK_WRITTEN = _make_gauge(
+    "kafka_server_kafkaserver_linux_disk_write_bytes", "Bytes that the process has written to disks."
+)
 OPEN_FILES = _make_gauge("process_open_fds", "Open file descriptors, sockets included.")
 OPEN_FILES_MAX = _make_gauge("process_max_fds", "File descriptors that may be open.")
 START_TIME = _make_gauge("process_start_time_seconds", "When the process started, in seconds since 1970.")

@@ -1,40 +1,28 @@
 """Collects how far groups are behind, under the names of kafka_exporter.
 
-The coordinator of a group reports it, so each group is reported by one broker. It has the committed offsets; the ends
-come from the logs on this broker, and for partitions without a replica here from their leaders, which are asked while
-the page is made. All of this happens only when somebody asks for the page. At most metrics.groups.max groups and
+The coordinator of a group reports it, so each group is reported by one broker. It has the committed offsets; ends and
+ages come from the logs on this broker, and for partitions without a replica here from their leaders, which are asked
+while the page is made. All of this happens only when somebody asks for the page. At most metrics.groups.max groups and
 metrics.offsets.max committed offsets have series.
 """
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from ottla.broker.node import Node
 from ottla.errors import KafkaError
 from ottla.observability import catalogue
+from ottla.observability.asking import Peers, Place, ask_ends, ask_times
 from ottla.observability.metrics import PAUSE_EVERY, FamilySeries
 from ottla.observability.quotas import shorten
 from ottla.records.lag import count_lag, find_age_s
 from ottla.replication.partition import Partition
 from ottla.storage.timestamps import find_time_at
 from ottla.topic_partition import TopicPartition
-from ottla.wire.message import Message
-from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.wire.peer import PeerUnavailable
-
-LATEST = -1
-ASK_TIMEOUT_S = 5.0
-"""For another broker to say where its logs end. Prometheus gives up after ten seconds."""
 
 AGES_PER_PIECE = 50
 """Batch headers that are read from files before other work of the event loop gets its turn."""
-
-
-class Ends(Protocol):
-    """A way to ask other brokers."""
-
-    async def request(self, broker_id: int, message: Message, *, timeout_s: float) -> Any: ...
 
 
 class Committed(NamedTuple):
@@ -52,7 +40,7 @@ class GroupLagCollector:
         self._members: list[tuple[tuple[str], int]] = []
         self._committed: list[Committed] = []
         self._ends: dict[TopicPartition, int] = {}
-        self._ages: list[float | None] = []
+        self._ages: dict[Committed, float] = {}
         self.left_out = 0
 
     def collect(self) -> Iterator[str | Coroutine[Any, Any, None]]:
@@ -83,46 +71,64 @@ class GroupLagCollector:
 
     def _collect_ends(self) -> Iterator[str | Coroutine[Any, Any, None]]:
         elsewhere: dict[int, dict[TopicPartition, None]] = {}
-        image = self._node.image
         for number, each in enumerate(self._committed):
-            where = each.where
-            partition = self._find_log(where)
+            partition = self._find_log(each.where)
             if partition is not None:
-                self._ends[where] = partition.high_watermark.value
-            elif (state := image.partition(*where)) is not None and state.leader >= 0:
-                elsewhere.setdefault(state.leader, {})[where] = None
+                self._ends[each.where] = partition.high_watermark.value
+            elif (leader := self._find_leader(each.where)) is not None:
+                elsewhere.setdefault(leader, {})[each.where] = None
             if number % PAUSE_EVERY == PAUSE_EVERY - 1:
                 yield ""
         fetchers = self._node.replication.fetchers
         if elsewhere and fetchers is not None:
-            yield self._ask(fetchers.peers, elsewhere)
+            yield self._ask_ends(fetchers.peers, elsewhere)
 
-    async def _ask(self, peers: Ends, elsewhere: Mapping[int, Mapping[TopicPartition, None]]) -> None:
-        answers = await asyncio.gather(
-            *(ask_ends(peers, broker_id, list(wanted)) for broker_id, wanted in elsewhere.items())
-        )
-        for answer in answers:
+    def _find_leader(self, where: TopicPartition) -> int | None:
+        state = self._node.image.partition(*where)
+        return None if state is None or state.leader < 0 else state.leader
+
+    async def _ask_ends(self, peers: Peers, elsewhere: Mapping[int, Mapping[TopicPartition, None]]) -> None:
+        for answer in await asyncio.gather(*(ask_ends(peers, *each) for each in elsewhere.items())):
             self._ends.update(answer)
 
-    def _collect_ages(self) -> Iterator[str]:
-        """Read when the first unread records were written. Those of partitions without a replica here stay unknown."""
+    def _collect_ages(self) -> Iterator[str | Coroutine[Any, Any, None]]:
+        """Find out when the first unread records were written."""
+        elsewhere: dict[int, list[Place]] = {}
         read = 0
         for each in self._committed:
             end, partition = self._ends.get(each.where), self._find_log(each.where)
-            if end is not None and each.offset >= end:
-                self._ages.append(0.0)
+            if end is None:
                 continue
-            self._ages.append(None if end is None or partition is None else self._find_age(partition, each.offset, end))
-            read += 1
-            if read % AGES_PER_PIECE == 0:
-                yield ""
+            if each.offset >= end:
+                self._ages[each] = 0.0
+            elif partition is not None:
+                self._read_age(each, partition, end)
+                read += 1
+                if read % AGES_PER_PIECE == 0:
+                    yield ""
+            elif (leader := self._find_leader(each.where)) is not None:
+                topic = self._node.image.topic(each.where.topic)
+                assert topic is not None, "it has a leader"
+                elsewhere.setdefault(leader, []).append(Place(each.where, topic.id, each.offset))
+        fetchers = self._node.replication.fetchers
+        if elsewhere and fetchers is not None:
+            yield self._ask_ages(fetchers.peers, elsewhere)
 
-    def _find_age(self, partition: Partition, offset: int, end: int) -> float | None:
+    def _read_age(self, committed: Committed, partition: Partition, end: int) -> None:
         try:
-            written_ms = find_time_at(partition.log, offset, end)
+            written_ms = find_time_at(partition.log, committed.offset, end)
         except (KafkaError, OSError):
-            return None  # damaged, or the disk has failed: those who read it are told
-        return 0.0 if written_ms is None else find_age_s(written_ms, self._now_ms)
+            return  # damaged, or the disk has failed: those who read it are told
+        self._ages[committed] = 0.0 if written_ms is None else find_age_s(written_ms, self._now_ms)
+
+    async def _ask_ages(self, peers: Peers, elsewhere: Mapping[int, list[Place]]) -> None:
+        found: dict[tuple[TopicPartition, int], int] = {}
+        for answer in await asyncio.gather(*(ask_times(peers, *each) for each in elsewhere.items())):
+            found.update(answer)
+        for each in self._committed:
+            written_ms = found.get((each.where, each.offset))
+            if written_ms is not None:
+                self._ages[each] = find_age_s(written_ms, self._now_ms)
 
     def _find_log(self, where: TopicPartition) -> Partition | None:
         """The replica on this broker. One that follows is as good as its leader, but for a moment."""
@@ -149,25 +155,6 @@ class GroupLagCollector:
         yield catalogue.GROUP_LAG_SUM, lag_sums.items()
         yield (
             catalogue.GROUP_LAG_SECONDS,
-            [(labels, age) for (labels, _), age in zip(rows, self._ages, strict=True) if age is not None],
+            [(labels, self._ages[each]) for labels, each in rows if each in self._ages],
         )
         yield catalogue.GROUPS_LEFT_OUT, [((), self.left_out)]
-
-
-async def ask_ends(peers: Ends, broker_id: int, wanted: list[TopicPartition]) -> dict[TopicPartition, int]:
-    """Ask the leader of these partitions where they end. What it does not say is left out."""
-    topics: dict[str, ListOffsetsTopic] = {}
-    for topic, index in wanted:
-        asked = topics.setdefault(topic, ListOffsetsTopic(name=topic))
-        asked.partitions.append(ListOffsetsPartition(partition_index=index, timestamp=LATEST))
-    request = ListOffsetsRequest(replica_id=-1, topics=list(topics.values()))
-    try:
-        answer = await peers.request(broker_id, request, timeout_s=ASK_TIMEOUT_S)
-    except (PeerUnavailable, KafkaError):
-        return {}
-    return {
-        TopicPartition(topic.name, each.partition_index): each.offset
-        for topic in answer.topics
-        for each in topic.partitions
-        if not each.error_code and each.offset >= 0
-    }

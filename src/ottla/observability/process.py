@@ -35,12 +35,24 @@ def read_process() -> Iterator[tuple[Family, float]]:
         open_files = len(os.listdir("/proc/self/fd")) - 1  # os.listdir has one open itself
     except (OSError, ValueError, IndexError, StopIteration):
         return
+    yield from _read_disk()
     yield catalogue.RESIDENT_MEMORY, stat.resident_pages * PAGE_BYTES
     yield catalogue.VIRTUAL_MEMORY, stat.virtual_bytes
     yield catalogue.CPU_SECONDS, (stat.user_ticks + stat.system_ticks) / TICKS_PER_SECOND
     yield catalogue.OPEN_FILES, open_files
     yield catalogue.OPEN_FILES_MAX, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     yield catalogue.START_TIME, boot_s + stat.started_ticks / TICKS_PER_SECOND
+
+
+def _read_disk() -> Iterator[tuple[Family, float]]:
+    """Bytes that went to and came from disks; a container may hide them."""
+    try:
+        values = dict(line.split(": ") for line in _read("/proc/self/io").splitlines())
+        read, written = int(values["read_bytes"]), int(values["write_bytes"])
+    except (OSError, ValueError, KeyError):
+        return
+    yield catalogue.DISK_READ, read
+    yield catalogue.DISK_WRITTEN, written
 
 
 def _read(path: str) -> str:
