@@ -33,7 +33,9 @@ def copy_cluster(options: Options) -> Copies:
 cluster = admin.describe_cluster().result()
 rows = [(node.id, node.host, node.port, node.id == cluster.controller.id) for node in cluster.nodes]"""
     return _copy_rows(
-        f"ottla cluster status{write_flags(options)}", program, "id int, host string, port int, is_controller boolean"
+        f"ottla cluster status{write_flags(options)}\nottla cluster brokers{write_flags(options)}",
+        program,
+        "id int, host string, port int, is_controller boolean",
     )
 
 

@@ -126,16 +126,21 @@ def write_consumer(
     numbers = (
         f"[{partition}]" if partition is not None else f"consumer.list_topics({topic!r}).topics[{topic!r}].partitions"
     )
+    settings = write_settings(options, group_id="console-copy", enable_auto_commit="false", enable_partition_eof="true")
     return f"""{"import re" + chr(10) if search.text else ""}from confluent_kafka import Consumer, TopicPartition
 
-consumer = Consumer({write_settings(options, group_id="console-copy", enable_auto_commit="false")})
+consumer = Consumer({settings})
 places = []
 for number in {numbers}:
     low, high = consumer.get_watermark_offsets(TopicPartition({topic!r}, number))
     places.append(TopicPartition({topic!r}, number, {where}))
 consumer.assign(places)
-left = {limit}
-while left and (message := consumer.poll(5)) is not None:
+left, ended = {limit}, set()
+while left and len(ended) < len(places):
+    message = consumer.poll()
+    if message.error():  # the end of a partition
+        ended.add(message.partition())
+        continue
 {_write_condition(search)}    print(message.partition(), message.offset(), message.key(), message.value())
     left -= 1
 consumer.close()

@@ -6,11 +6,11 @@ It is made from the text that an app registers (`ottla.streams.planning.descript
 from typing import NamedTuple
 
 TOPIC, PART, STORE = "topic", "part", "store"
-_COLUMN = 56
+_COLUMN = 44
 _ROW = 18
 _LINE = 18
 _MARGIN = 12
-_CHARACTER = 7.4
+_CHARACTER = 7.25
 _PADDING = 28
 _KEYS = ("reads", "Spark", "step", "store", "writes")
 

@@ -97,7 +97,7 @@
     const number = (self, value) => value == null ? "–" : value.toLocaleString("en", { maximumFractionDigits: 1 });
     const scales = { x: { time: true } };
     const clock = (time) => new Date(time * 1000).toISOString().slice(11, 19);
-    const axes = [{ ...axis, space: 80, values: (self, splits) => splits.map(clock) }];
+    const axes = [{ ...axis, space: 80, incrs: [1, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800], values: (self, splits) => splits.map(clock) }];
     const series = [{ label: "time (UTC)", value: (self, time) => time == null ? "–" : clock(time) }];
     labels.forEach((label, index) => {
       const scale = "y" + index;
@@ -107,7 +107,7 @@
       series.push({ label: label, scale: scale, stroke: lines[index], width: 2, value: number, spanGaps: true,
         fill: index ? undefined : colour("--accent-soft") });
     });
-    plots.set(figure, new uPlot({ width: Math.max(place.clientWidth, 260), height: 220, scales, axes, series,
+    plots.set(figure, new uPlot({ width: Math.max(place.clientWidth, 260), height: 220, padding: [12, 32, 0, 0], scales, axes, series,
       cursor: { y: false }, legend: { live: true } }, columns, place));
   }
 
