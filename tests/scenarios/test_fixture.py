@@ -32,10 +32,14 @@ ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 DAY_MS = 86_400_000
 
-both = pytest.mark.parametrize("process", [False, True], ids=["thread", "process"])
+WAYS = (
+    pytest.param(False, id="thread"),
+    pytest.param(True, id="process", marks=pytest.mark.sample("brokers in processes of their own", 8)),
+)
+both = pytest.mark.parametrize("process", WAYS)
 
 
-@pytest.fixture(params=[False, True], ids=["thread", "process"])
+@pytest.fixture(params=WAYS)
 def broker(request: pytest.FixtureRequest) -> Iterator[LocalBroker]:
     """A broker with the topic `orders`, in a thread and in a child process."""
     with ottla.testing.broker(process=request.param) as local:

@@ -215,7 +215,7 @@ def plan_users(*columns: tuple[str, pa.DataType], time: str | None = None) -> St
 def test_the_table_of_a_source_topic_holds_what_its_rows_say(ottla_broker: LocalBroker, tmp_path: Path) -> None:
     # JSON keys and values of users become those of a store; what cannot be read is left out and counted. Other columns
     # make other values, so the table is made anew.
-    ottla_broker.create_topic("users")
+    ottla_broker.create_topic("users", retention_ms=-1)  # the records are very old
     producer = Producer({"bootstrap.servers": ottla_broker.bootstrap})
     records = [
         (b'{"id": 1}', b'{"name": "Ann", "at": 7, "extra": true}'),
