@@ -30,7 +30,7 @@ from tests.clients.secured import (
     port_of,
     secured_broker,
 )
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_MS, PATIENCE_S
 from tests.unit.security.test_oauth import RSA_KEY, sign, write_keys
 
 STRANGER = rsa.generate_private_key(65537, 2048)
@@ -116,7 +116,7 @@ def test_kafka_python_authenticates(
 ) -> None:
     caplog.set_level(logging.CRITICAL + 1, "kafka")  # its records hold tracebacks, and those the sockets below
 
-    def open_producer(password: str) -> KafkaProducer:
+    def open_producer(password: str, limit_ms: int) -> KafkaProducer:
         return KafkaProducer(
             bootstrap_servers=f"127.0.0.1:{port_of(broker, 'SASL_SSL')}",
             security_protocol="SASL_SSL",
@@ -124,14 +124,14 @@ def test_kafka_python_authenticates(
             sasl_mechanism=mechanism,
             sasl_plain_username=ALICE,
             sasl_plain_password=password,
-            bootstrap_timeout_ms=3000,
+            bootstrap_timeout_ms=limit_ms,
         )
 
-    producer = open_producer(password_of(mechanism))
+    producer = open_producer(password_of(mechanism), PATIENCE_MS)
     assert producer.send("orders", b"value").get(PATIENCE_S).offset >= 0
     producer.close()
     with pytest.raises(KafkaPythonError) as refusal:
-        open_producer("wrong")
+        open_producer("wrong", 3000)
     del refusal
     with warnings.catch_warnings():  # a producer that could not connect does not close the sockets that wake it
         warnings.simplefilter("ignore", ResourceWarning)

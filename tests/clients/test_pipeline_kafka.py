@@ -17,6 +17,7 @@ from ottla.client.sending import Sender
 from ottla.client.transactions import ANNOUNCED, IMPLICIT, find_transaction_protocol
 from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tests.patience import PATIENCE_MS
 from tests.unit.client.crashes import MortalClient, dies
 from tests.unit.client.exactly_once import test_batch_ledger, test_task_ledger
 from tests.unit.client.reading_back import values
@@ -39,7 +40,7 @@ def settings(apache_kafka: ApacheKafka) -> dict[str, str]:
 def create(settings: dict[str, str], topic: str, partitions: int) -> None:
     client = MortalClient(settings)
     wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
-    answer = client.ask_any(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000))
+    answer = client.ask_any(CreateTopicsRequest(topics=[wanted], timeout_ms=PATIENCE_MS))
     assert not list(find_error_codes(answer))
     client.close()
 

@@ -15,6 +15,7 @@ from ottla.connect.connectors.postgresql import changes, snapshots
 from ottla.connect.connectors.postgresql.source import PostgresConnector
 from ottla.connect.running.sessions import create_session
 from tests.connect.runs import RunningConnector
+from tests.patience import PATIENCE_S
 from tests.spark_session import SETTINGS
 
 NAME = "capturing"
@@ -43,7 +44,7 @@ def run_capture(bootstrap: str, directory: Path) -> None:
     running.run.start()
     is_stopping.wait()
     running.run.stop()
-    running.run.join(60)
+    running.run.join(PATIENCE_S)
     spark.stop()
 
 

@@ -15,6 +15,7 @@ from ottla.wire.messages.describe_producers import TopicRequest as ProducersOfTo
 from ottla.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
 from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from tests.patience import PATIENCE_MS
 
 TOPIC = 2
 LITERAL, ANY_OPERATION, ANY_PERMISSION = 3, 1, 1
@@ -51,7 +52,7 @@ def alter(version: int, topic: str) -> Message:
 
 def grow(version: int, topic: str) -> Message:
     return create_partitions.CreatePartitionsRequest(
-        topics=[create_partitions.CreatePartitionsTopic(name=topic, count=2)], timeout_ms=10_000
+        topics=[create_partitions.CreatePartitionsTopic(name=topic, count=2)], timeout_ms=PATIENCE_MS
     )
 
 

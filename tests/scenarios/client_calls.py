@@ -12,7 +12,7 @@ from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicSt
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.produce import PartitionResult as Produced
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_MS, PATIENCE_S
 from tests.raw_client import RawClient
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
@@ -93,7 +93,7 @@ def create_topic(client: RawClient, topic: str, partitions: int = 1, configs: Ma
     """
     settings = [CreatableTopicConfig(name=name, value=value) for name, value in (configs or {}).items()]
     asked = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1, configs=settings)
-    (result,) = client.request(CreateTopicsRequest(topics=[asked], timeout_ms=10_000), 7).topics
+    (result,) = client.request(CreateTopicsRequest(topics=[asked], timeout_ms=PATIENCE_MS), 7).topics
     deadline = time.monotonic() + PATIENCE_S
     while not result.error_code and not _has_leaders(client, topic):
         assert time.monotonic() < deadline, topic
@@ -107,7 +107,7 @@ def _has_leaders(client: RawClient, topic: str) -> bool:
 
 def delete_topic(client: RawClient, topic: str) -> int:
     """Delete a topic. Returns the error code."""
-    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=10_000)
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=PATIENCE_MS)
     (result,) = client.request(request, 6).responses
     code: int = result.error_code
     return code

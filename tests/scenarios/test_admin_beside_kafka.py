@@ -22,7 +22,7 @@ from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.kafka_peer import Clients
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_MS, PATIENCE_S
 from tests.raw_client import RawClient
 from tests.scenarios.answer_comparison import OWN, strip_own_fields
 
@@ -43,7 +43,7 @@ def both(both_clients: Clients) -> Clients:
 def create(client: RawClient, *names: str) -> None:
     """Create topics of two partitions, and wait until each has a leader."""
     topics = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in names]
-    client.request(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7)
+    client.request(CreateTopicsRequest(topics=topics, timeout_ms=PATIENCE_MS), 7)
     for name in names:
         partitions = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in (0, 1)]
         asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=partitions)])
@@ -75,7 +75,7 @@ def grow(*topics: tuple[str, int], assignments: list[list[int]] | None = None, v
     if assignments is not None:
         given = [growing.CreatePartitionsAssignment(broker_ids=broker_ids) for broker_ids in assignments]
     asked = [growing.CreatePartitionsTopic(name=name, count=count, assignments=given) for name, count in topics]
-    return growing.CreatePartitionsRequest(topics=asked, timeout_ms=10_000, validate_only=validate_only)
+    return growing.CreatePartitionsRequest(topics=asked, timeout_ms=PATIENCE_MS, validate_only=validate_only)
 
 
 def page(*names: str, limit: int = 2000, after: tuple[str, int] | None = None) -> Message:
@@ -87,7 +87,7 @@ def page(*names: str, limit: int = 2000, after: tuple[str, int] | None = None) -
 def delete(topic: str, *offsets: tuple[int, int]) -> Message:
     partitions = [deleting.DeleteRecordsPartition(partition_index=index, offset=offset) for index, offset in offsets]
     return deleting.DeleteRecordsRequest(
-        topics=[deleting.DeleteRecordsTopic(name=topic, partitions=partitions)], timeout_ms=10_000
+        topics=[deleting.DeleteRecordsTopic(name=topic, partitions=partitions)], timeout_ms=PATIENCE_MS
     )
 
 

@@ -17,7 +17,7 @@ from ottla.wire.messages import describe_configs as dc
 from ottla.wire.messages import incremental_alter_configs as altering
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_MS, PATIENCE_S
 from tests.raw_client import RawClient
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
@@ -235,7 +235,7 @@ def test_a_created_topic_says_where_its_settings_come_from(own_broker: LocalBrok
     with connect(own_broker) as client:
         alter(client, BROKER, "", ("message.max.bytes", SET, "500"))
         topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1)
-        (created,) = client.request(CreateTopicsRequest(topics=[topic], timeout_ms=5000), 7).topics
+        (created,) = client.request(CreateTopicsRequest(topics=[topic], timeout_ms=PATIENCE_MS), 7).topics
         sources = {each.name: (each.value, each.config_source) for each in created.configs}
         assert sources["max.message.bytes"] == ("500", 3)
         assert sources["retention.ms"] == ("7200000", 4)

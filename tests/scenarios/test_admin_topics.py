@@ -14,7 +14,7 @@ from ottla.wire.messages import create_partitions as cp
 from ottla.wire.messages import describe_topic_partitions as dtp
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_MS, PATIENCE_S
 from tests.raw_client import RawClient
 
 CLUSTER_OPERATIONS = 8096
@@ -172,7 +172,7 @@ def grow(
         )
         for name, count in topics
     ]
-    answer = client.request(cp.CreatePartitionsRequest(topics=asked, timeout_ms=5000, **options), version)
+    answer = client.request(cp.CreatePartitionsRequest(topics=asked, timeout_ms=PATIENCE_MS, **options), version)
     return [(result.name, result.error_code, result.error_message) for result in answer.results]
 
 

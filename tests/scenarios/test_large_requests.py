@@ -20,6 +20,7 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from ottla.wire.messages.sync_group import SyncGroupRequest
+from tests.patience import PATIENCE_MS
 from tests.raw_client import RawClient
 
 SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
@@ -61,8 +62,8 @@ def join_group(client: RawClient, group: str) -> HeartbeatRequest:
     """Join a classic group as its only member. Returns a heartbeat, which fails if the coordinator was loaded again."""
     joining = JoinGroupRequest(
         group_id=group,
-        session_timeout_ms=30_000,
-        rebalance_timeout_ms=30_000,
+        session_timeout_ms=PATIENCE_MS,
+        rebalance_timeout_ms=PATIENCE_MS,
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)],
     )
@@ -88,7 +89,7 @@ def build_subscription(group: str, names: list[str]) -> ConsumerGroupHeartbeatRe
     return ConsumerGroupHeartbeatRequest(
         group_id=group,
         member_id=MEMBER,
-        rebalance_timeout_ms=30_000,
+        rebalance_timeout_ms=PATIENCE_MS,
         subscribed_topic_names=names,
         topic_partitions=[],
     )

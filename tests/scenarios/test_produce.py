@@ -15,6 +15,7 @@ from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from ottla.wire.produce import PartitionData, ProduceRequest, TopicData, read_response, write_request
 from tests.clients.child import HOST, ottla_up
+from tests.patience import PATIENCE_MS
 from tests.raw_client import RawClient
 from tests.scenarios.client_calls import (
     append,
@@ -154,7 +155,7 @@ def test_each_partition_of_a_request_has_its_own_result(shared_broker: LocalBrok
         PartitionData(9, memoryview(make_batch(b"nowhere"))),
         PartitionData(2, memoryview(make_batch(b"good"))),
     ]
-    request = ProduceRequest(acks=-1, timeout_ms=1000, topics=[TopicData("three", partitions=parts)])
+    request = ProduceRequest(acks=-1, timeout_ms=PATIENCE_MS, topics=[TopicData("three", partitions=parts)])
     client.send_frame(write_request(9, request, struct.pack(">hhihb", 0, 9, 1, -1, 0)))
     frame = client.read_frame()
     (answered,) = read_response(9, frame, 5).topics

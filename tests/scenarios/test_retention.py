@@ -12,7 +12,7 @@ from ottla.records.batch import encode
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_MS, PATIENCE_S
 from tests.raw_client import RawClient
 from tests.scenarios.client_calls import EARLIEST, LATEST, append, connect, list_offset
 
@@ -127,7 +127,9 @@ def test_delete_records_goes_up_to_the_high_watermark_and_survives_a_restart(end
 
 def delete_records(client: RawClient, offset: int) -> tuple[int, int]:
     partition = DeleteRecordsPartition(partition_index=0, offset=offset)
-    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=TOPIC, partitions=[partition])], timeout_ms=1000)
+    request = DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name=TOPIC, partitions=[partition])], timeout_ms=PATIENCE_MS
+    )
     result = client.request(request, 2).topics[0].partitions[0]
     return result.error_code, result.low_watermark
 

@@ -11,6 +11,7 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsReques
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.kafka_peer import Clients
+from tests.patience import PATIENCE_MS
 from tests.raw_client import RawClient
 from tests.scenarios.client_calls import (
     LATEST,
@@ -129,7 +130,7 @@ def test_deletion_by_id(client: RawClient, topic: str) -> None:
         DeleteTopicState(name=None, topic_id=b"0123456789abcdef"),
         DeleteTopicState(name="both", topic_id=b"fedcba9876543210"),
     ]
-    answer = client.request(DeleteTopicsRequest(topics=states, timeout_ms=1000), 6)
+    answer = client.request(DeleteTopicsRequest(topics=states, timeout_ms=PATIENCE_MS), 6)
     assert [(each.name, each.error_code) for each in answer.responses] == [
         (topic, 0),
         (None, ErrorCode.UNKNOWN_TOPIC_ID),
@@ -145,7 +146,7 @@ def test_creation_is_checked_topic_by_topic(client: RawClient, topic: str) -> No
         (CreatableTopic(name="copies", num_partitions=1, replication_factor=3), ErrorCode.INVALID_REPLICATION_FACTOR),
         (CreatableTopic(name="fine", num_partitions=2, replication_factor=-1), ErrorCode.NONE),
     ]
-    request = CreateTopicsRequest(topics=[asked for asked, _ in wrong], timeout_ms=1000)
+    request = CreateTopicsRequest(topics=[asked for asked, _ in wrong], timeout_ms=PATIENCE_MS)
     codes = {each.name: each.error_code for each in client.request(request, 7).topics}
     assert codes == {asked.name: code for asked, code in wrong}
     assert len(describe_topic(client, "fine").partitions) == 2
@@ -155,7 +156,7 @@ def test_creation_is_checked_topic_by_topic(client: RawClient, topic: str) -> No
 
 def test_a_topic_that_a_request_names_twice_is_not_created(client: RawClient) -> None:
     twice = CreatableTopic(name="twice", num_partitions=1, replication_factor=1)
-    (result,) = client.request(CreateTopicsRequest(topics=[twice, twice], timeout_ms=1000), 7).topics
+    (result,) = client.request(CreateTopicsRequest(topics=[twice, twice], timeout_ms=PATIENCE_MS), 7).topics
     assert result.error_code == ErrorCode.INVALID_REQUEST
     assert describe_topic(client, "twice").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -11,7 +11,7 @@ from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsReques
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from tests.kafka_peer import Clients
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_MS, PATIENCE_S
 from tests.raw_client import RawClient
 from tests.scenarios.answer_comparison import OWN, find_differences
 from tests.scenarios.client_calls import LATEST, append, decode_values, list_offset, make_batch
@@ -53,7 +53,7 @@ def prepare(client: RawClient) -> Side:
     """Create the topics, with a record each, and wait until the coordinators are ready."""
     names = [*dict.fromkeys(name_topic(*pair) for pair in PAIRS), *BOTH_CODECS]
     topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
-    created = client.request(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 7).topics
+    created = client.request(CreateTopicsRequest(topics=topics, timeout_ms=PATIENCE_MS), 7).topics
     assert {each.error_code for each in created} == {0}
     for name in names:
         while list_offset(client, name, LATEST).error_code:

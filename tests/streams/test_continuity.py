@@ -18,7 +18,7 @@ from ottla.testing import LocalBroker
 from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_MS, PATIENCE_S
 from tests.spark.topics import send
 from tests.streams.apps import make_app, read_records, read_table, running, wait_for_lag_zero, wait_until
 
@@ -187,7 +187,7 @@ def test_partitions_that_a_source_gets_are_read(
     def add_partition(count: int) -> None:
         client = Client({"bootstrap.servers": broker.bootstrap})
         topic = CreatePartitionsTopic(name="grown", count=count, assignments=None)
-        answer = client.ask_any(CreatePartitionsRequest(topics=[topic], timeout_ms=30_000))
+        answer = client.ask_any(CreatePartitionsRequest(topics=[topic], timeout_ms=PATIENCE_MS))
         client.close()
         assert [each.error_code for each in answer.results] == [0]
         send(broker, "grown", [{"key": "k", "value": f"{count}", "partition": count - 1}])

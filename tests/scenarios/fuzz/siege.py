@@ -21,7 +21,7 @@ from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicSt
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from tests.clients.child import HOST, OttlaUp
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_MS, PATIENCE_S
 from tests.raw_client import RawClient
 from tests.scenarios.client_calls import append, create_topic, decode_records, find_topic_id, make_batch, produce_batch
 from tests.scenarios.every_request import ask_until_settled
@@ -149,7 +149,7 @@ class Siege:
         listed = client.request(MetadataRequest(topics=None), 12).topics
         strange = [each.name for each in listed if each.name not in (GOOD, VICTIM) and not each.is_internal]
         topics = [DeleteTopicState(name=name) for name in strange]
-        client.request(DeleteTopicsRequest(topics=topics, timeout_ms=10_000), 6)
+        client.request(DeleteTopicsRequest(topics=topics, timeout_ms=PATIENCE_MS), 6)
         if VICTIM not in [each.name for each in listed]:
             create_topic(client, VICTIM)
 

@@ -22,6 +22,7 @@ from ottla.testing import LocalBroker
 from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.wire.produce import PartitionData, ProduceRequest, TopicData
+from tests.patience import PATIENCE_MS
 
 QUICK = {"default.api.timeout.ms": "300", "retry.backoff.ms": "10"}
 
@@ -37,7 +38,7 @@ def append(client: Client, topic: str, partition: int, timestamps: list[int]) ->
     batch = encode([(None, b"value", (), timestamp) for timestamp in timestamps])
     data = [PartitionData(partition, memoryview(batch))]
     topics = [TopicData(name=topic, topic_id=client.find_topic_id(topic), partitions=data)]
-    answer = client.ask_leader(topic, partition, ProduceRequest(acks=-1, timeout_ms=5000, topics=topics))
+    answer = client.ask_leader(topic, partition, ProduceRequest(acks=-1, timeout_ms=PATIENCE_MS, topics=topics))
     assert not list(find_error_codes(answer))
 
 

@@ -25,6 +25,7 @@ from ottla.wire.messages.delete_records import (
 from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.produce import PartitionData, ProduceRequest, TopicData
+from tests.patience import PATIENCE_MS
 
 SMALL = 400
 """The size limit of an answer: a few batches, so that there are many answers."""
@@ -135,7 +136,7 @@ def test_missing_offsets_are_reported_with_numbers(client: Client) -> None:
     fill(client, 50)
     partition = DeleteRecordsPartition(partition_index=0, offset=30)
     topics = [DeleteRecordsTopic(name="events", partitions=[partition])]
-    client.ask_leader("events", 0, DeleteRecordsRequest(topics=topics, timeout_ms=5000))
+    client.ask_leader("events", 0, DeleteRecordsRequest(topics=topics, timeout_ms=PATIENCE_MS))
     with pytest.raises(DataLoss, match=r"events-0: offset 10 does not exist; the log has 30 to 50") as raised:
         offsets(fetch(client, "events", 0, 10, 50))
     assert (raised.value.wanted, raised.value.first, raised.value.end) == (10, 30, 50)
