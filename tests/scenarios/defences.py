@@ -120,6 +120,13 @@ BEFORE_AUTHENTICATION = (
         f"{HANDSHAKES}::test_addresses_take_turns_and_one_handshake_begins_at_a_time",
     ),
     Defence(
+        "connections with TLS that only the garbage collector frees",
+        "server/connection.py",
+        "self._transport = CLOSED",
+        "pass",
+        f"{HANDSHAKES}::test_connections_with_tls_are_freed_without_the_garbage_collector",
+    ),
+    Defence(
         "a session of TLS that outlives its certificate",
         "security/tls.py",
         "context.num_tickets = 0",

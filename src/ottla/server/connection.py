@@ -20,7 +20,7 @@ from typing import Any, cast
 from ottla.broker.call import Answer, Client, CloseConnection, Dispatch, Frame, Part, Result
 from ottla.server.entrance import Entrance, Guard
 from ottla.server.outbox import JOINED_BYTES, Outbox
-from ottla.server.sending import COPIED_BYTES, Offload, Sender, SocketSender, TransportSender
+from ottla.server.sending import CLOSED, COPIED_BYTES, Offload, Sender, SocketSender, TransportSender
 from ottla.server.traffic import Traffic
 from ottla.wire.receiving import NO_BYTES, SIZE, UnfinishedFrame
 
@@ -147,6 +147,7 @@ class Connection(asyncio.BufferedProtocol):
         self._traffic.release(self)
         if self._guard is not None:
             self._guard.leave()
+        self._transport = CLOSED  # that of TLS holds this connection, and only the garbage collector would free both
 
     def mute(self, throttle_ms: int) -> None:
         """Handle no further frame for so long, because the client is above its quota. Answers are still sent."""

@@ -49,6 +49,22 @@ class NoObserver:
 NO_OBSERVER = NoObserver()
 
 
+class ClosedTransport(asyncio.Transport):
+    """The transport of a connection that is closed."""
+
+    def is_closing(self) -> bool:
+        return True
+
+    def abort(self) -> None:
+        return
+
+    def close(self) -> None:
+        return
+
+
+CLOSED = ClosedTransport()
+
+
 class Sender(ABC):
     """Sends in turns, and reads ranges that are not cached in a thread. A subclass knows how bytes are sent."""
 
@@ -99,6 +115,7 @@ class Sender(ABC):
         """
         self._closed = True
         self._observer = NO_OBSERVER
+        self._transport = CLOSED
         self.outbox.clear()
 
     def pause(self) -> None:

@@ -1,15 +1,26 @@
 """TLS handshakes: how many there are, when one begins, and whose turn it is."""
 
 import asyncio
+import gc
 import socket
 import ssl
 from collections.abc import Coroutine
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+from ottla.config import BrokerConfig
+from ottla.security.listener import ListenerSecurity
+from ottla.server import Server
+from ottla.server.connection import Connection
+from ottla.server.entrance import Entrance
 from ottla.server.handshakes import Handshakes
 from ottla.server.hellos import HELLO_BYTES_MAX, Turns, is_whole, wait_for_hello
 from ottla.server.traffic import ServerSettings, Traffic
+from tests.clients.secured import Certificates
+from tests.patience import PATIENCE_S
+from tests.unit.server.serving import offload, on_both_loops
+from tests.unit.server.serving import run as run_on
 
 
 def make_hello() -> bytes:
@@ -82,6 +93,43 @@ def test_a_handshake_waits_for_its_hello() -> None:
         theirs.close()
 
     run(main())
+
+
+@on_both_loops
+def test_connections_with_tls_are_freed_without_the_garbage_collector(loop: str, tmp_path: Path) -> None:
+    # A broker collects garbage so rarely that a flood of handshakes would take hundreds of megabytes.
+    certificates = Certificates(tmp_path)
+    settings = {"listeners": "SSL://127.0.0.1:0", "ssl.keystore.type": "PEM"}
+    config = BrokerConfig.of({**settings, "ssl.keystore.location": str(certificates.broker())})
+    trusting = ssl.create_default_context(cafile=certificates.ca)
+
+    def shake_hands(port: int) -> None:
+        with (
+            socket.create_connection(("127.0.0.1", port), PATIENCE_S) as plain,
+            trusting.wrap_socket(plain, server_hostname="127.0.0.1") as client,
+        ):
+            client.sendall(b"\0\0\0\x01x")
+            assert client.recv(100)
+            client.unwrap().close()
+
+    async def main() -> None:
+        server = Server(lambda client, frame: [b"answer"], ServerSettings(), offload)
+        server.secure("SSL", Entrance(ListenerSecurity(config.endpoints.bound[0], config, None)))
+        port = await server.start("127.0.0.1", 0, "SSL")
+        for _ in range(5):
+            await asyncio.get_running_loop().run_in_executor(None, shake_hands, port)
+        while server.connections:
+            await asyncio.sleep(0.001)
+        await server.stop(PATIENCE_S)
+
+    gc.collect()
+    gc.disable()
+    try:
+        run_on(loop, main())
+        left = [each for each in gc.get_objects() if isinstance(each, Connection)]
+        assert len(left) <= 1  # a loop may have kept its last call
+    finally:
+        gc.enable()
 
 
 def test_addresses_take_turns_and_one_handshake_begins_at_a_time() -> None:
