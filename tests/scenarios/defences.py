@@ -68,7 +68,7 @@ BEFORE_AUTHENTICATION = (
         "server/entrance.py",
         "                self._connection.drain()",
         "                pass",
-        f"{AUTHENTICATION}::test_a_failed_authentication_ends_the_connection",
+        f"{ENTRANCE}::test_a_connection_has_one_guess",
     ),
     Defence(
         "connections that never authenticate",
@@ -228,13 +228,6 @@ AUTHENTICATION_AGAIN = (
         f"{TOKENS}::test_a_token_expires",
     ),
     Defence(
-        "a token after its expiry",
-        "broker/credentials.py",
-        "if token is None or self._secret_key is None or token.has_expired(self._now_ms()):",
-        "if token is None or self._secret_key is None:",
-        f"{TOKENS}::test_a_token_expires",
-    ),
-    Defence(
         "tokens made with tokens, which would never end",
         "handlers/token_requests.py",
         "if client.principal == ANONYMOUS or (identity is not None and identity.by_token):",
@@ -270,13 +263,6 @@ MECHANISMS = (
         "security/plain.py",
         "if not password:",
         "if False:",
-        f"{PLAIN}::test_an_empty_password_is_none",
-    ),
-    Defence(
-        "a user that does not exist",
-        "security/plain.py",
-        "if known is None or not is_right:",
-        "if not is_right:",
         f"{PLAIN}::test_an_empty_password_is_none",
     ),
     Defence(
@@ -584,7 +570,7 @@ INPUT = (
         "cluster/configs.py",
         "elif setting.mode is UpdateMode.READ_ONLY:",
         "elif False:",
-        f"{AUTHENTICATION}::test_certificates_are_changed_by_settings",
+        f"{ENTRANCE}::test_security_is_not_changed_from_afar",
     ),
     Defence(
         "a topic outside of the data directory",

@@ -18,7 +18,7 @@ from tests.scenarios.defences import DEFENCES, Defence
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(ottla.__file__).parents[1]
 ALL_PASSED, SOME_FAILED = 0, 1
-WAITS_IN_VAIN_S = 30
+WAITS_IN_VAIN_S = 15
 """A test whose defence is taken out may wait for something that does not happen."""
 
 
@@ -49,7 +49,7 @@ def run_without(defence: Defence, copy: Path) -> int:
     assert original.count(defence.line) == 1
     write(path, original.replace(defence.line, defence.without))
     try:
-        return run_test(copy, *defence.test.split())
+        return run_test(copy, defence.test)
     finally:
         write(path, original)
 

@@ -18,7 +18,14 @@ from ottla.wire import frames
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.wire.messages.metadata import MetadataRequest
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 from tests.clients.secured import ALICE, PASSWORD, Certificates, port_of, secured_broker
 from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
@@ -118,6 +125,41 @@ def test_handshakes_wait_for_their_turn(
     for listener in ("SSL", "SASL_SSL"):
         TlsClient(broker, certificates, listener).close()
     assert turns == ["127.0.0.1"] * 2
+
+
+def test_a_connection_has_one_guess(broker: LocalBroker) -> None:
+    # The right password does not help on a connection that has shown a wrong one.
+    with connect(broker) as client:
+        for password in ("wrong", PASSWORD):
+            client.send_request(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+            client.send_request(SaslAuthenticateRequest(auth_bytes=f"\0{ALICE}\0{password}".encode()), 2)
+        assert client.read_response(SaslHandshakeRequest(), 1).error_code == ErrorCode.NONE
+        assert client.read_response(SaslAuthenticateRequest(), 2).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        with pytest.raises(ConnectionError):
+            client.read_frame()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("authorizer.class.name", ""),
+        ("super.users", "User:mallory"),
+        ("sasl.enabled.mechanisms", "PLAIN"),
+        ("listener.name.sasl_ssl.plain.sasl.jaas.config", "org.example.Module required;"),
+        ("sasl.oauthbearer.jwks.endpoint.url", "file:///etc/passwd"),
+        ("delegation.token.secret.key", "known"),
+        ("listeners", "PLAINTEXT://0.0.0.0:0"),
+        ("principal.builder.class", "org.example.Builder"),
+    ],
+)
+def test_security_is_not_changed_from_afar(broker: LocalBroker, key: str, value: str) -> None:
+    # Neither classes nor URLs, secrets or listeners (CVE-2023-25194, CVE-2024-31141, CVE-2025-27817).
+    config = AlterableConfig(name=key, config_operation=0, value=value)
+    resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=[config])
+    with connect(broker, "PLAINTEXT") as client:
+        (answer,) = client.request(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert "cannot be changed" in answer.error_message
 
 
 def test_a_large_frame_is_refused_when_it_is_announced(broker: LocalBroker) -> None:
