@@ -2,4 +2,5 @@
 
 brokers.py  both brokers with a listener for each protocol, certificates and a user
 loads.py    what is measured
+floods.py   floods from other processes
 """

@@ -16,6 +16,7 @@ from benchmarks.loads.topics import create_topic
 from benchmarks.peers.broker_process import HOST
 from benchmarks.report import Row
 from benchmarks.security.brokers import PASSWORD, USER, AnyBroker
+from benchmarks.security.floods import FLOODS, flooding
 from ottla.wire import frames
 from ottla.wire.message import Message
 from ottla.wire.messages.alter_client_quotas import (
@@ -246,25 +247,22 @@ def measure_noise(broker: AnyBroker, size: Size) -> Values:
     }
 
 
-def measure_flood(broker: AnyBroker, size: Size) -> Values:
-    """Connections that are opened, say half a request and are closed, beside a client that sends small requests."""
+def measure_floods(broker: AnyBroker, size: Size) -> Values:
+    """A client that sends small requests, without and beside each flood, in turns; and the memory of the broker."""
     topic = prepare_topic(broker, "flood")
     caller = Caller(broker.secured.plain_port)
-    opened = 0
-
-    def flood(over: threading.Event) -> None:
-        nonlocal opened
-        while not over.is_set():
-            with suppress(OSError), socket.create_connection((HOST, broker.secured.sasl_port), 30) as connection:
-                connection.sendall(b"\x00\x00\x10\x00\x00\x12")
-                opened += 1
-            time.sleep(0.001)
-
-    alone = statistics.median(measure_requests(broker, size.seconds, caller, topic))
-    beside = statistics.median(run_beside(flood, lambda: measure_requests(broker, size.seconds, caller, topic)))
+    values: Values = {}
+    for name, (flood, port) in FLOODS.items():
+        alone = statistics.median(measure_requests(broker, size.seconds, caller, topic))
+        with flooding(flood, getattr(broker.secured, port)) as count:
+            before, began = count.value, time.perf_counter()
+            beside = statistics.median(measure_requests(broker, size.seconds, caller, topic))
+            rate = (count.value - before) / (time.perf_counter() - began)
+        shown = f"small request beside a flood of {name}"
+        values |= {
+            Row(f"{shown}, median", "ms", more_is_better=False): beside,
+            Row(f"{shown}, in times of the median without", "x", more_is_better=False): beside / alone,
+            Row(f"flood of {name}", "per s", more_is_better=True): rate,
+        }
     caller.close()
-    return {
-        Row("small request beside a flood of connections, median", "ms", more_is_better=False): beside,
-        Row("the same, in times of the median without it", "x", more_is_better=False): beside / alone,
-        Row("connections of that flood", "per s", more_is_better=True): opened / size.seconds,
-    }
+    return values
