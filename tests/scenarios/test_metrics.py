@@ -1,6 +1,7 @@
 """The metrics of a real broker: all are there, a strict parser accepts them, and they count what happens."""
 
 import logging
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from ottla.errors import ErrorCode
 from ottla.observability.catalogue import (
     CLIENT_GAUGE,
     CLIENT_SUM,
+    DISK_READ,
+    DISK_WRITTEN,
     EXPIRED_LOGINS,
     FAILED_LOGINS,
     FAILED_LOGINS_AGAIN,
@@ -40,7 +43,8 @@ from tests.scenarios.transactional_producer import TransactionalProducer
 TOPICS = "kafka_server_brokertopicmetrics"
 REQUESTS = "kafka_network_requestmetrics"
 LOGIN_METRICS = (LOGINS, FAILED_LOGINS, LOGINS_AGAIN, FAILED_LOGINS_AGAIN, EXPIRED_LOGINS)
-SHOWN_ELSEWHERE = (REPLICA_LAG, CLIENT_GAUGE, CLIENT_SUM, *LOGIN_METRICS)
+HIDDEN = () if os.access("/proc/self/io", os.R_OK) else (DISK_READ, DISK_WRITTEN)
+SHOWN_ELSEWHERE = (REPLICA_LAG, CLIENT_GAUGE, CLIENT_SUM, *LOGIN_METRICS, *HIDDEN)
 """Followers are in tests/cluster/test_metrics.py, pushed metrics in tests/clients/test_telemetry.py, logins in
 tests/scenarios/test_login_metrics.py."""
 

@@ -70,18 +70,18 @@ def _list_availability(thresholds: Thresholds) -> list[Alert]:
         ),
         Alert(
             "OttlaOfflinePartitions",
-            f"sum({catalogue.OFFLINE_PARTITIONS.name}) > 0",
+            f"sum by (job) ({catalogue.OFFLINE_PARTITIONS.name}) > 0",
             "1m",
             CRITICAL,
-            "{{ $value }} partitions have no leader",
+            "{{ $value }} partitions of {{ $labels.job }} have no leader",
             "Nobody can read or write them. Start the brokers that have their replicas: ottla cluster status.",
         ),
         Alert(
             "OttlaNoController",
-            f"sum({catalogue.ACTIVE_CONTROLLER.name}) != 1",
+            f"sum by (job) ({catalogue.ACTIVE_CONTROLLER.name}) != 1",
             "5m",
             CRITICAL,
-            "The cluster has {{ $value }} controllers instead of one",
+            "{{ $labels.job }} has {{ $value }} controllers instead of one",
             "Look whether the brokers reach ZooKeeper.",
         ),
         Alert(
@@ -203,7 +203,7 @@ def _list_requests(thresholds: Thresholds) -> list[Alert]:
 
 
 def _list_groups(thresholds: Thresholds) -> list[Alert]:
-    where = "(consumergroup, topic)"
+    where = "(job, consumergroup, topic)"
     return [
         Alert(
             "OttlaLagGrowing",
