@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from ottla.testing import LocalBroker
-from ottla.testing import broker as local_broker
 from tests.clients import logins
 
 HERE = Path(__file__).parent
@@ -22,15 +21,14 @@ _numbers = count()
 def broker() -> Iterator[LocalBroker]:
     # Records have old timestamps, so that a seed gives the same ones. Retention would delete them, so it does not run.
     settings: dict[str, Any] = {"message_max_bytes": LARGEST_MESSAGE, "log_initial_task_delay_ms": 86_400_000}
-    with local_broker(process=True, **settings, **logins.choose_settings()) as running:
-        logins.prepare(running)
+    with logins.run_broker(process=True, **settings) as running:
         yield running
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With security, only the tests run whose clients log in."""
+    """With security, the tests run whose clients log in."""
     if logins.SECURITY:
-        others = [each for each in items if HERE in each.path.parents and each.path.name not in logins.LOGGING_IN]
+        others = [each for each in items if HERE in each.path.parents and each.path.name in logins.EXCUSED]
         config.hook.pytest_deselected(items=others)
         items[:] = [each for each in items if each not in others]
 

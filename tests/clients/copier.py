@@ -12,6 +12,8 @@ from random import Random
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from tests.clients import logins
+
 PATIENCE_S = 60.0
 """The time-out of one step of a transaction. After it another producer takes over."""
 TAKEN = 20
@@ -26,7 +28,7 @@ def main(bootstrap: str, source: str, target: str) -> None:
 def run_producer(bootstrap: str, source: str, target: str) -> None:
     """Copy with one producer, until an error that needs a new producer."""
     quiet = {
-        "bootstrap.servers": bootstrap,
+        **logins.librdkafka(bootstrap),
         "log_level": 0,
         "reconnect.backoff.max.ms": 100,
         # librdkafka 2.16 that bootstraps again keeps the group's coordinator in a cache, as a broker that it has given

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.clients import logins
 from tests.clients.messages import Delivery, Sent
 from tests.patience import PATIENCE_S
 
@@ -72,6 +73,7 @@ def send(bootstrap: str, topic: str, messages: Sequence[Sent], delivery: Deliver
     ]
     run(
         "send",
+        **logins.franz(bootstrap),
         Bootstrap=bootstrap,
         Topic=topic,
         Codec=delivery.codec,
@@ -90,7 +92,9 @@ def receive(bootstrap: str, topic: str, partitions: int, count: int) -> list[Sen
             tuple((header["Name"], _bytes(header["Value"])) for header in message["Headers"]),
             message["Timestamp"],
         )
-        for message in run("receive", Bootstrap=bootstrap, Topic=topic, Partitions=partitions, Count=count)
+        for message in run(
+            "receive", **logins.franz(bootstrap), Bootstrap=bootstrap, Topic=topic, Partitions=partitions, Count=count
+        )
     ]
 
 

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from tests.clients import logins
+
 CONSUMER = "consumer"
 """Given instead of an assignor: the consumer protocol, in which members do not assign."""
 
@@ -114,7 +116,7 @@ def confluent(member: Membership) -> None:
     }
     consumer = Consumer(
         {
-            "bootstrap.servers": member.bootstrap,
+            **logins.librdkafka(member.bootstrap),
             "group.id": member.group,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
@@ -152,9 +154,8 @@ def confluent(member: Membership) -> None:
 
 
 def settings_of(member: Membership) -> dict[str, Any]:
-    """The settings that have the same names in kafka-python and aiokafka."""
+    """The settings that have the same names in kafka-python and aiokafka, beside those of the login."""
     return {
-        "bootstrap_servers": member.bootstrap,
         "group_id": member.group,
         "group_instance_id": member.instance,
         "enable_auto_commit": False,
@@ -181,6 +182,7 @@ def kafka_python(member: Membership) -> None:
     ending, progress = Ending(), Progress()
     assignors = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
     consumer = KafkaConsumer(
+        **logins.kafka_python(member.bootstrap),
         **settings_of(member),
         partition_assignment_strategy=[assignors[member.assignor]],
         reconnect_backoff_max_ms=100,
@@ -231,7 +233,9 @@ async def _aiokafka(member: Membership) -> None:
     ended, progress = asyncio.Event(), Progress()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     strategy = [assignors[member.assignor]]
-    consumer = AIOKafkaConsumer(**settings_of(member), partition_assignment_strategy=strategy)
+    consumer = AIOKafkaConsumer(
+        **logins.aiokafka(member.bootstrap), **settings_of(member), partition_assignment_strategy=strategy
+    )
     consumer.subscribe([member.topic], listener=Listener())
     try:
         await _start(consumer, ended)

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from benchmarks.peers.apache_kafka import java_command
+from tests.clients import logins
 from tests.clients.child import SOURCE
 from tests.clients.group_member import CONSUMER, SESSION_MS, Membership
 from tests.patience import PATIENCE_MS, PATIENCE_S
@@ -97,7 +98,7 @@ def command(library: str, member: Membership, directory: Path) -> list[str]:
         return [sys.executable, "-m", "tests.clients.group_member", library, *words]
     settings = directory / "java.properties"
     instance = ("--group-instance-id", member.instance) if member.instance else ()
-    lines = ["fetch.max.wait.ms=50", "max.poll.records=500"]
+    lines = ["fetch.max.wait.ms=50", "max.poll.records=500", *logins.java_lines(member.bootstrap)]
     if member.assignor == CONSUMER:
         protocol = ["--group-protocol", "consumer"]
     else:

@@ -5,6 +5,7 @@ from time import monotonic
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, Producer, TopicPartition
 
+from tests.clients import logins
 from tests.clients.confluent import open_consumer, take_messages
 from tests.patience import PATIENCE_S
 
@@ -24,7 +25,7 @@ class Sender:
         """Errors that the library reported: a request that timed out, a broker that is gone."""
         self._producer = Producer(
             {
-                "bootstrap.servers": bootstrap,
+                **logins.librdkafka(bootstrap),
                 "enable.idempotence": idempotent,
                 "acks": -1,
                 # without idempotence a retry would change the order

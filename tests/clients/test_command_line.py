@@ -17,6 +17,7 @@ from benchmarks.peers.apache_kafka import ApacheKafka
 from ottla.config.properties import format_properties
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
+from tests.clients import logins
 from tests.needs import require_program
 from tests.patience import PATIENCE_S
 from tests.unit.cli.every_command import run
@@ -40,7 +41,7 @@ class CommandLine:
         script.chmod(0o755)
         self.environment = {
             **os.environ,
-            "OTTLA_BOOTSTRAP": bootstrap,
+            **logins.variables(bootstrap),
             "PATH": f"{directory}:{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT / "src"),
         }
@@ -124,7 +125,7 @@ def test_the_examples_of_the_page_print_what_it_says(tmp_path: Path) -> None:
     require_program("bash")
     commands = {command.split("ottla ", 1)[1].split()[0] for command, _ in examples() if "ottla " in command}
     assert commands >= {"topic", "produce", "consume", "config", "bench", "log", "completion", "group", "txn"}
-    with local_broker(process=True) as fresh:
+    with local_broker(process=True) as fresh:  # without security: the commands of the page have no login
         ottla = CommandLine(fresh.bootstrap, tmp_path)
         ottla.environment["DATA"] = str(fresh.directory)
         ottla.environment["COPY"] = str(tmp_path)
@@ -228,7 +229,7 @@ def test_a_record_that_the_broker_refuses_is_reported(ottla: CommandLine, topic:
 def test_a_broker_that_dies_under_a_producer_is_reported(tmp_path: Path) -> None:
     # Records that the broker acknowledged stay in the log. A setting of the client says how long it retries the rest.
     # The error is one line.
-    with local_broker(process=True) as fresh:
+    with logins.run_broker(process=True) as fresh:
         ottla = CommandLine(fresh.bootstrap, tmp_path)
         ottla("topic", "create", "orders")
         with ottla.running("produce", "orders", "-X", "message.timeout.ms=1500", *QUICK) as child:
@@ -370,7 +371,7 @@ def use_groups(ottla: CommandLine, topic: str) -> None:
 
 def use_transactions(ottla: CommandLine, topic: str) -> None:
     """Show a transaction while it is open and after it has ended. None is reported as hanging."""
-    producer = Producer({"bootstrap.servers": ottla.bootstrap, "transactional.id": "use-transactions"})
+    producer = Producer({**logins.librdkafka(ottla.bootstrap), "transactional.id": "use-transactions"})
     producer.init_transactions(PATIENCE_S)
     producer.begin_transaction()
     producer.produce(topic, b"x", b"k", partition=1)

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from benchmarks.peers.apache_kafka import run_tool
 from ottla.testing import LocalBroker
-from ottla.testing import broker as local_broker
+from tests.clients import logins
 from tests.clients.group_member import SESSION_MS
 from tests.clients.groups import TestedGroup
 from tests.patience import PATIENCE_MS, PATIENCE_S
@@ -26,7 +26,7 @@ _numbers = count()
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[LocalBroker]:
-    with local_broker(
+    with logins.run_broker(
         process=True,
         group_initial_rebalance_delay_ms=300,
         group_min_session_timeout_ms=1000,
@@ -50,7 +50,7 @@ def group(broker: LocalBroker, tmp_path: Path) -> Iterator[TestedGroup]:
 
 
 def send(broker: LocalBroker, topic: str, count: int = RECORDS) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})
+    producer = Producer({**logins.librdkafka(broker.bootstrap), "linger.ms": 5})
     for number in range(count):
         producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
     assert producer.flush(PATIENCE_S) == 0
@@ -59,7 +59,7 @@ def send(broker: LocalBroker, topic: str, count: int = RECORDS) -> None:
 def set_session(broker: LocalBroker, group: str, session_ms: int) -> None:
     setting = ConfigEntry("consumer.session.timeout.ms", str(session_ms), incremental_operation=AlterConfigOpType.SET)
     changed = ConfigResource(ResourceType.GROUP, group, incremental_configs=[setting])
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin = AdminClient(logins.librdkafka(broker.bootstrap))
     admin.incremental_alter_configs([changed])[changed].result(PATIENCE_S)
 
 
@@ -185,7 +185,7 @@ def test_a_java_group_is_converted_to_the_consumer_protocol(broker: LocalBroker,
 
 def describe(broker: LocalBroker, group: str, *words: str) -> str:
     tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-    return run_tool(tool, "--bootstrap-server", broker.bootstrap, "--describe", "--group", group, *words)
+    return run_tool(tool, *logins.tool(broker.bootstrap), "--describe", "--group", group, *words)
 
 
 def test_a_pattern_finds_topics_that_come_later(broker: LocalBroker) -> None:
@@ -195,7 +195,7 @@ def test_a_pattern_finds_topics_that_come_later(broker: LocalBroker) -> None:
         broker.create_topic(topic, 2)
     consumer = Consumer(
         {
-            "bootstrap.servers": broker.bootstrap,
+            **logins.librdkafka(broker.bootstrap),
             "group.id": name,
             "group.protocol": "consumer",
             "auto.offset.reset": "earliest",

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from ottla.testing import LocalBroker
-from tests.clients import confluent, franz
+from tests.clients import confluent, franz, logins
 from tests.clients.messages import CODECS, Delivery, group_by_partition, messages
 from tests.needs import skip_without
 
@@ -40,7 +40,7 @@ def test_every_kind_of_acknowledgement(acks: int, broker: LocalBroker, topic: st
 
 def test_admin_calls(broker: LocalBroker, topic: str) -> None:
     # A topic is created, described and altered, gets partitions, has its oldest records deleted, and is deleted.
-    assert franz.run("admin", Bootstrap=broker.bootstrap, Topic=topic) == {
+    assert franz.run("admin", **logins.franz(broker.bootstrap), Bootstrap=broker.bootstrap, Topic=topic) == {
         "Created": 2,
         "Retention": "60000",
         "Altered": "70000",

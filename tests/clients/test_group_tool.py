@@ -8,6 +8,7 @@ from confluent_kafka.admin import AdminClient
 
 from benchmarks.peers.apache_kafka import run_tool
 from ottla.testing import LocalBroker
+from tests.clients import logins
 from tests.patience import PATIENCE_S
 
 COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -21,12 +22,12 @@ def group(broker: LocalBroker, topic: str) -> str:
     name = f"administered-{next(_numbers)}"
     broker.create_topic(topic)
     broker.create_topic(f"{topic}-done")
-    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer = Producer(logins.librdkafka(broker.bootstrap))
     for _ in range(5):
         producer.produce(topic, b"value")
     producer.produce(f"{topic}-done", b"value")
     producer.flush(PATIENCE_S)
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": name})
+    consumer = Consumer({**logins.librdkafka(broker.bootstrap), "group.id": name})
     stored = [TopicPartition(topic, 0, 2), TopicPartition(f"{topic}-done", 0, 1)]
     consumer.commit(offsets=stored, asynchronous=False)
     consumer.close()
@@ -35,7 +36,7 @@ def group(broker: LocalBroker, topic: str) -> str:
 
 def run_command(broker: LocalBroker, *arguments: str) -> list[list[str]]:
     """Run kafka-consumer-groups. Returns the words of each line that it prints."""
-    printed = run_tool(COMMAND, "--bootstrap-server", broker.bootstrap, *arguments)
+    printed = run_tool(COMMAND, *logins.tool(broker.bootstrap), *arguments)
     return [line.split() for line in printed.splitlines() if line.strip()]
 
 
@@ -58,7 +59,7 @@ def test_kafkas_own_command(broker: LocalBroker, topic: str, group: str) -> None
 
 def test_librdkafkas_admin_client(broker: LocalBroker, topic: str, group: str) -> None:
     """Offsets are listed and changed, and are gone after the group is deleted."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin = AdminClient(logins.librdkafka(broker.bootstrap))
     assert list_offsets(admin, group) == {topic: 2, f"{topic}-done": 1}
     wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, 4)])
     for future in admin.alter_consumer_group_offsets([wanted]).values():

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from ottla.testing import LocalBroker
-from ottla.testing import broker as local_broker
+from tests.clients import logins
 from tests.clients.group_member import CONSUMER, SESSION_MS
 from tests.clients.groups import TestedGroup
 from tests.patience import PATIENCE_MS, PATIENCE_S
@@ -45,7 +45,7 @@ class Stream:
         self._failures: list[str] = []
         self._producer = Producer(
             {
-                "bootstrap.servers": bootstrap,
+                **logins.librdkafka(bootstrap),
                 "enable.idempotence": True,
                 "linger.ms": 5,
                 "message.timeout.ms": PATIENCE_MS,
@@ -133,7 +133,7 @@ def test_a_churning_group_reads_everything(assignor: str, tmp_path: Path, seed: 
     # Whatever happens to members and broker, every record is read, and each assignment continues without a gap at the
     # last commit before it.
     random = Random(seed)
-    with local_broker(process=True, **SETTINGS) as broker:
+    with logins.run_broker(process=True, **SETTINGS) as broker:
         broker.create_topic("stream", PARTITIONS)
         with TestedGroup(tmp_path, broker.bootstrap, "churning", "stream", PARTITIONS) as group:
             churn = Churn(random, broker, group, assignor)

@@ -6,13 +6,14 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
 from benchmarks.peers.apache_kafka import run_tool
 from ottla.testing import LocalBroker
-from ottla.testing import broker as local_broker
+from tests.clients import logins
 from tests.clients.groups import RESTART_MS, TestedGroup, run_at_once
 from tests.patience import PATIENCE_MS, PATIENCE_S
 
@@ -25,7 +26,8 @@ _numbers = count()
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[LocalBroker]:
-    with local_broker(process=True, group_initial_rebalance_delay_ms=300, group_min_session_timeout_ms=1000) as running:
+    settings: dict[str, Any] = {"group_initial_rebalance_delay_ms": 300, "group_min_session_timeout_ms": 1000}
+    with logins.run_broker(process=True, **settings) as running:
         yield running
 
 
@@ -46,7 +48,7 @@ def group(broker: LocalBroker, tmp_path: Path) -> Iterator[TestedGroup]:
 
 
 def send(broker: LocalBroker, group: TestedGroup, count: int = RECORDS) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5})
+    producer = Producer({**logins.librdkafka(broker.bootstrap), "linger.ms": 5})
     for number in range(count):
         producer.produce(group.topic, b"%d" % number, partition=number % PARTITIONS)
     assert producer.flush(PATIENCE_S) == 0
@@ -202,7 +204,7 @@ def test_the_console_consumer_continues_where_it_was(broker: LocalBroker, group:
     read = []
     for part in (RECORDS // 3, RECORDS - RECORDS // 3):
         limits = ("--max-messages", str(part), "--timeout-ms", str(PATIENCE_MS))
-        where = ("--bootstrap-server", broker.bootstrap, "--topic", group.topic, "--group", group.topic)
+        where = (*logins.tool(broker.bootstrap), "--topic", group.topic, "--group", group.topic)
         read += run_tool(
             "org.apache.kafka.tools.consumer.ConsoleConsumer", *where, *limits, "--from-beginning"
         ).splitlines()
@@ -215,7 +217,7 @@ def test_kafkas_own_command_describes_members(broker: LocalBroker, group: Tested
     group.start("aiokafka", instance="one")
     group.start("aiokafka", instance="two")
     group.await_shares(3, 3)
-    command = ("--bootstrap-server", broker.bootstrap, "--describe", "--group", group.topic, "--members", "--verbose")
+    command = (*logins.tool(broker.bootstrap), "--describe", "--group", group.topic, "--members", "--verbose")
     told = run_tool("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", *command)
     lines = [line.split() for line in told.splitlines() if line.startswith(group.topic)]
     assert {(line[2], line[3]) for line in lines} == {("one", "/127.0.0.1"), ("two", "/127.0.0.1")}, told

@@ -9,8 +9,7 @@ import pytest
 
 from benchmarks.peers.apache_kafka import run_tool
 from ottla.testing import LocalBroker
-from ottla.testing import broker as local_broker
-from tests.clients import confluent
+from tests.clients import confluent, logins
 from tests.clients.messages import CODECS, Delivery, Sent
 from tests.patience import PATIENCE_MS
 
@@ -34,8 +33,8 @@ def console_consumer(broker: LocalBroker, topic: str, offset: str, count: int, *
     return run_tool(f"{TOOLS}.consumer.ConsoleConsumer", *at(broker), *where, *limits, *formatting).splitlines()
 
 
-def at(broker: LocalBroker) -> tuple[str, str]:
-    return "--bootstrap-server", broker.bootstrap
+def at(broker: LocalBroker) -> tuple[str, ...]:
+    return logins.tool(broker.bootstrap)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +91,7 @@ def test_the_offset_of_the_largest_timestamp_is_found(broker: LocalBroker, topic
 def written(end: str, sent: list[Sent], target: Path) -> list[Path]:
     """Write a partition with these records, half of them compressed, and end its broker in this way. Returns its
     files."""
-    with local_broker(process=True, log_segment_bytes=1 << 20) as broker:
+    with logins.run_broker(process=True, log_segment_bytes=1 << 20) as broker:
         broker.create_topic("dumped")
         half = len(sent) // 2
         for codec, part in (("none", sent[:half]), ("zstd", sent[half:])):

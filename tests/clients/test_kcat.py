@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.testing import LocalBroker
-from tests.clients import confluent
+from tests.clients import confluent, logins
 from tests.clients.messages import CODECS, Delivery, Sent
 from tests.needs import require_program
 from tests.patience import PATIENCE_S
@@ -23,7 +23,7 @@ def installed() -> None:
 
 def kcat(broker: LocalBroker, *arguments: str, stdin: str = "") -> str:
     """Run kcat, which must succeed. Returns what it prints."""
-    command = ["kcat", "-b", broker.bootstrap, "-m", str(PATIENCE_S), "-q", *arguments]
+    command = ["kcat", *logins.kcat(broker.bootstrap), "-m", str(PATIENCE_S), "-q", *arguments]
     done = subprocess.run(command, input=stdin.encode(), capture_output=True, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode()

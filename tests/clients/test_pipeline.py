@@ -1,5 +1,6 @@
 """Reading by the pipeline: records that another client wrote, from Ottla and from Apache Kafka."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import ottla
 from benchmarks.peers.apache_kafka import ApacheKafka
 from ottla.errors import KafkaError
 from ottla.testing import LocalBroker
+from tests.clients import logins
 from tests.patience import PATIENCE_S
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -22,11 +24,11 @@ def fill(bootstrap: str, topic: str) -> list[dict[str, Any]]:
 
     Returns what a read_committed reader should see, without offsets and timestamps.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient(logins.librdkafka(bootstrap))
     admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(PATIENCE_S)
     expected = []
     for codec in CODECS:
-        producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 50})
+        producer = Producer({**logins.librdkafka(bootstrap), "compression.type": codec, "linger.ms": 50})
         for number in range(EACH):
             key, value = (f"{codec}-{number}".encode() if number % 3 else None), (b"x" * number if number % 5 else None)
             headers: list[tuple[str, str | bytes | None]] = [("codec", codec.encode()), ("nothing", None)]
@@ -34,7 +36,7 @@ def fill(bootstrap: str, topic: str) -> list[dict[str, Any]]:
             pairs = [{"key": name, "value": content} for name, content in headers]
             expected.append({"partition": 0, "key": key, "value": value, "headers": pairs if number % 2 else None})
         assert not producer.flush(PATIENCE_S)
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
+    producer = Producer({**logins.librdkafka(bootstrap), "transactional.id": topic})
     producer.init_transactions(PATIENCE_S)
     for number in range(6):
         producer.begin_transaction()
@@ -52,14 +54,14 @@ def fill(bootstrap: str, topic: str) -> list[dict[str, Any]]:
 
 def check_reading(bootstrap: str, topic: str) -> None:
     expected = fill(bootstrap, topic)
+    read = partial(ottla.read, topic, bootstrap=bootstrap, settings=logins.ours(bootstrap))
     columns = ["partition", "key", "value", "headers"]
-    committed = ottla.read(topic, bootstrap=bootstrap, columns=columns, isolation="read_committed").to_arrow()
-    assert committed.to_pylist() == expected
-    everything = ottla.read(topic, bootstrap=bootstrap, columns=["partition", "offset"]).to_pandas()
+    assert read(columns=columns, isolation="read_committed").to_arrow().to_pylist() == expected
+    everything = read(columns=["partition", "offset"]).to_pandas()
     assert len(everything) == len(expected) + 30
     assert list(everything[everything.partition == 0].offset) == list(range(EACH * len(CODECS)))
     with pytest.raises(KafkaError, match=f"{topic}-0: offset 5000 was asked for, but the log ends at 1500"):
-        list(ottla.read(topic, bootstrap=bootstrap, start=5000, end=6000).batches())
+        list(read(start=5000, end=6000).batches())
 
 
 def test_records_of_another_client_are_read_from_ottla(broker: LocalBroker, topic: str) -> None:

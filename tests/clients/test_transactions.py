@@ -21,6 +21,7 @@ from kafka import KafkaProducer
 
 from benchmarks.peers.apache_kafka import SHORT_LIVED_JVM, java_command, run_tool
 from ottla.testing import LocalBroker
+from tests.clients import logins
 from tests.clients.child import HOST, SOURCE, OttlaUp, ottla_up
 from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
@@ -35,7 +36,7 @@ def committed_values(bootstrap: str, topic: str, count: int) -> list[bytes]:
     """The first `count` records that a read_committed consumer gets, and all others that come with them."""
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **logins.librdkafka(bootstrap),
             "log_level": 0,
             "fetch.wait.max.ms": 50,
             "enable.auto.commit": False,
@@ -57,7 +58,7 @@ def committed_values(bootstrap: str, topic: str, count: int) -> list[bytes]:
 
 def test_librdkafka_commits_and_aborts_and_is_fenced(broker: LocalBroker, topic: str) -> None:
     broker.create_topic(topic)
-    settings = {"bootstrap.servers": broker.bootstrap, "transactional.id": topic, "log_level": 0}
+    settings = {**logins.librdkafka(broker.bootstrap), "transactional.id": topic, "log_level": 0}
     first = Producer(settings)
     first.init_transactions(PATIENCE_S)
     for number in range(10):
@@ -84,7 +85,7 @@ def test_aiokafka_commits_and_aborts(broker: LocalBroker, topic: str) -> None:
     async def produce() -> None:
         async with (
             asyncio.timeout(PATIENCE_S),
-            AIOKafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=topic) as producer,
+            AIOKafkaProducer(**logins.aiokafka(broker.bootstrap), transactional_id=topic) as producer,
         ):
             for number in range(6):
                 await producer.begin_transaction()
@@ -97,7 +98,7 @@ def test_aiokafka_commits_and_aborts(broker: LocalBroker, topic: str) -> None:
 
 def test_kafka_python_commits_and_aborts(broker: LocalBroker, topic: str) -> None:
     broker.create_topic(topic)
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=topic)
+    producer = KafkaProducer(**logins.kafka_python(broker.bootstrap), transactional_id=topic)
     try:
         producer.init_transactions()
         for number in range(6):
@@ -118,8 +119,8 @@ def test_aiokafka_commits_offsets_with_what_it_wrote(broker: LocalBroker, topic:
         found = []
         async with (
             asyncio.timeout(PATIENCE_S),
-            AIOKafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id=topic) as producer,
-            AIOKafkaConsumer(bootstrap_servers=broker.bootstrap, group_id=topic, enable_auto_commit=False) as consumer,
+            AIOKafkaProducer(**logins.aiokafka(broker.bootstrap), transactional_id=topic) as producer,
+            AIOKafkaConsumer(**logins.aiokafka(broker.bootstrap), group_id=topic, enable_auto_commit=False) as consumer,
         ):
             for offset, committed in ((3, True), (5, False), (7, True)):
                 await producer.begin_transaction()
@@ -170,7 +171,7 @@ def create_topics(broker: OttlaUp, *topics: str) -> None:
 
 def fill(bootstrap: str, topic: str, count: int) -> list[bytes]:
     """Send this many numbered records."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+    producer = Producer({**logins.librdkafka(bootstrap), "linger.ms": 5})
     values = [b"%d" % number for number in range(count)]
     for value in values:
         producer.produce(topic, value, partition=0)
@@ -186,7 +187,7 @@ def start_copier(broker: OttlaUp, source: str, target: str) -> subprocess.Popen[
 
 def wait_for_progress(bootstrap: str, random: Random) -> None:
     """Wait until the topic in the middle has more records than before."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "log_level": 0})
+    consumer = Consumer({**logins.librdkafka(bootstrap), "group.id": "unused", "log_level": 0})
     place = TopicPartition("middle", 0)
     try:
         _, before = consumer.get_watermark_offsets(place, PATIENCE_S)
@@ -258,14 +259,14 @@ def java_copier(broker: OttlaUp) -> Iterator[tuple[subprocess.Popen[str], Iterat
 def test_kafkas_own_tools_show_and_abort_transactions(broker: LocalBroker, topic: str) -> None:
     # kafka-transactions: list, describe, find-hanging, abort.
     broker.create_topic(topic)
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic, "log_level": 0})
+    producer = Producer({**logins.librdkafka(broker.bootstrap), "transactional.id": topic, "log_level": 0})
     producer.init_transactions(PATIENCE_S)
     producer.begin_transaction()
     producer.produce(topic, b"open")
     producer.flush(PATIENCE_S)
 
     def transactions(*arguments: str) -> str:
-        return run_tool(f"{TOOLS}.TransactionsCommand", "--bootstrap-server", broker.bootstrap, *arguments)
+        return run_tool(f"{TOOLS}.TransactionsCommand", *logins.tool(broker.bootstrap), *arguments)
 
     shown = transactions("describe", "--transactional-id", topic)
     assert "Ongoing" in shown and f"{topic}-0" in shown

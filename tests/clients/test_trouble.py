@@ -7,8 +7,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from ottla.testing import LocalBroker
-from ottla.testing import broker as local_broker
-from tests.clients import aio, confluent, kafka_python
+from tests.clients import aio, confluent, kafka_python, logins
 from tests.clients.messages import Client, Delivery, Sent
 from tests.clients.sender import Sender, read_numbers
 
@@ -32,7 +31,7 @@ def check_exactly_once(client: str, broker: LocalBroker, sent: Sequence[Sent]) -
 @pytest.mark.parametrize("error", ("NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT"))
 def test_an_idempotent_producer_retries_what_was_refused(client: str, error: str) -> None:
     # The broker answers twice with a retriable error. Each record is there once, in order.
-    with local_broker() as broker:
+    with logins.run_broker() as broker:
         broker.create_topic("orders")
         broker.fail("Produce", error, times=2)
         check_exactly_once(client, broker, numbered(50))
@@ -41,7 +40,7 @@ def test_an_idempotent_producer_retries_what_was_refused(client: str, error: str
 @ALL
 def test_a_dropped_connection_costs_no_record(client: str) -> None:
     # The connection is dropped twice, before the request is handled.
-    with local_broker() as broker:
+    with logins.run_broker() as broker:
         broker.create_topic("orders")
         broker.drop("Produce", times=2)
         check_exactly_once(client, broker, numbered(50))
@@ -50,7 +49,7 @@ def test_a_dropped_connection_costs_no_record(client: str) -> None:
 @ALL
 def test_a_lost_answer_duplicates_no_record(client: str) -> None:
     # The batch was written and its acknowledgement was lost: the broker recognises the retry by its sequence number.
-    with local_broker() as broker:
+    with logins.run_broker() as broker:
         broker.create_topic("orders")
         broker.drop("Produce", times=2, answer_only=True)
         check_exactly_once(client, broker, numbered(50))
@@ -60,7 +59,7 @@ def test_connections_that_are_lost_all_the_time_cost_no_record(seed: int) -> Non
     # Every few requests an answer is lost or a connection is dropped, with five requests in flight. Each record is
     # there once, in order, at the acknowledged offset.
     random = Random(seed)
-    with local_broker() as broker:
+    with logins.run_broker() as broker:
         broker.create_topic("orders")
         sender = Sender(broker.bootstrap, "orders", idempotent=True)
         for _ in range(12):

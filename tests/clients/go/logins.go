@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
-// Login says where and how a client connects with TLS. Authority and Certificate are PEM files.
+// Login says where and how a client connects: with TLS if there is an Authority. It and Certificate are PEM files.
 type Login struct {
 	Address           string
 	Mechanism         string
@@ -39,28 +39,39 @@ func logins(ctx context.Context, order Order) (any, error) {
 	return found, nil
 }
 
-func tryLogin(ctx context.Context, login Login) error {
+func optionsOf(login Login) ([]kgo.Opt, error) {
+	options := []kgo.Opt{kgo.SeedBrokers(login.Address)}
+	if mechanism := mechanismOf(login); mechanism != nil {
+		options = append(options, kgo.SASL(mechanism))
+	}
+	if login.Authority == "" {
+		return options, nil
+	}
 	authority, err := os.ReadFile(login.Authority)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	trusted := x509.NewCertPool()
 	if !trusted.AppendCertsFromPEM(authority) {
-		return fmt.Errorf("%s has no certificate", login.Authority)
+		return nil, fmt.Errorf("%s has no certificate", login.Authority)
 	}
 	config := &tls.Config{RootCAs: trusted}
 	if login.Certificate != "" {
 		own, err := tls.LoadX509KeyPair(login.Certificate, login.Certificate)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		config.Certificates = []tls.Certificate{own}
 	}
-	options := []kgo.Opt{kgo.SeedBrokers(login.Address), kgo.DialTLSConfig(config), kgo.RequestRetries(0)}
-	if mechanism := mechanismOf(login); mechanism != nil {
-		options = append(options, kgo.SASL(mechanism))
+	return append(options, kgo.DialTLSConfig(config)), nil
+}
+
+func tryLogin(ctx context.Context, login Login) error {
+	options, err := optionsOf(login)
+	if err != nil {
+		return err
 	}
-	client, err := kgo.NewClient(options...)
+	client, err := kgo.NewClient(append(options, kgo.RequestRetries(0))...)
 	if err != nil {
 		return err
 	}

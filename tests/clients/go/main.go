@@ -42,6 +42,7 @@ type Order struct {
 	Count      int
 	Messages   []Message
 	Logins     []Login
+	Login      *Login // how to enter a broker with security
 }
 
 var codecs = map[string]kgo.CompressionCodec{
@@ -51,15 +52,26 @@ var codecs = map[string]kgo.CompressionCodec{
 
 var acks = map[int]kgo.Acks{-1: kgo.AllISRAcks(), 0: kgo.NoAck(), 1: kgo.LeaderAck()}
 
+// enter has the options by which a client finds the broker and logs in.
+func enter(order Order) []kgo.Opt {
+	if order.Login == nil {
+		return []kgo.Opt{kgo.SeedBrokers(order.Bootstrap)}
+	}
+	options, err := optionsOf(*order.Login)
+	if err != nil {
+		panic(err)
+	}
+	return options
+}
+
 func send(ctx context.Context, order Order) (any, error) {
-	options := []kgo.Opt{
-		kgo.SeedBrokers(order.Bootstrap),
+	options := append(enter(order),
 		kgo.ProducerBatchCompression(codecs[order.Codec]),
 		kgo.RequiredAcks(acks[order.Acks]),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchMaxBytes(10_000_000),
 		kgo.AllowAutoTopicCreation(),
-	}
+	)
 	if !order.Idempotent {
 		options = append(options, kgo.DisableIdempotentWrite())
 	}
@@ -87,11 +99,10 @@ func receive(ctx context.Context, order Order) (any, error) {
 	for partition := int32(0); partition < order.Partitions; partition++ {
 		offsets[partition] = kgo.NewOffset().AtStart()
 	}
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(order.Bootstrap),
+	client, err := kgo.NewClient(append(enter(order),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{order.Topic: offsets}),
 		kgo.FetchMaxWait(50*time.Millisecond),
-	)
+	)...)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +139,7 @@ type Findings struct {
 }
 
 func admin(ctx context.Context, order Order) (any, error) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(order.Bootstrap), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	client, err := kgo.NewClient(append(enter(order), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
 	if err != nil {
 		return nil, err
 	}
