@@ -11,6 +11,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import ottla.testing
@@ -115,7 +116,7 @@ def tool(bootstrap: str) -> tuple[str, ...]:
 
 def java_lines(bootstrap: str) -> list[str]:
     """The lines of a properties file of the Java client."""
-    return open(_files[bootstrap]).read().splitlines() if bootstrap in _files else []
+    return Path(_files[bootstrap]).read_text().splitlines() if bootstrap in _files else []
 
 
 def kcat(bootstrap: str) -> list[str]:
