@@ -33,7 +33,18 @@ def _stay_loud(throttle_ms: int) -> None:
 class Client:
     """The other end of a connection."""
 
-    __slots__ = ("address", "id", "listener", "local_address", "mute", "port", "principal", "sasl", "software")
+    __slots__ = (
+        "address",
+        "allowed",
+        "id",
+        "listener",
+        "local_address",
+        "mute",
+        "port",
+        "principal",
+        "sasl",
+        "software",
+    )
 
     def __init__(self, id: int, listener: str, peer: tuple[str, int], local: tuple[str, int]) -> None:
         self.id = id
@@ -44,6 +55,8 @@ class Client:
         self.sasl: SaslSession | None = None  # of a client of a listener with SASL
         self.software = ("", "")
         """Name and version of the client's library, as it says itself in ApiVersions."""
+        self.allowed: dict[tuple[object, str], object] = {}
+        """What the client may do -> the ACLs by which that was decided (`handlers.authorization`)."""
         self.mute: Callable[[int], None] = _stay_loud
         """Handle no further request of the connection for so many milliseconds. Answers are still sent."""
 

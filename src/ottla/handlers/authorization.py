@@ -6,12 +6,14 @@ out, and rights of which another one is enough, are not worth a line.
 
 from asyncio import iscoroutine
 from collections.abc import Callable, Iterable
+from logging import DEBUG
 from typing import Any, TypeVar
 
 from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
 from ottla.security import audit, operations, rights
+from ottla.security.authorizer import REMEMBERED_NAME_LENGTH_MAX
 from ottla.security.operations import CLUSTER_NAME, ResourceType
 from ottla.security.rights import Right
 from ottla.wire import frames
@@ -40,13 +42,26 @@ FAILURES: dict[ResourceType, tuple[ErrorCode, str]] = {
 
 Item = TypeVar("Item")
 
+REMEMBERED_MAX = 32
+"""Rights that are remembered with a connection: nearly every request asks for one that the last ones asked for too.
+The authorizer would find its own decision too, in 0.4 us instead of 0.2."""
+
+is_logged = audit.logger.isEnabledFor
+
 
 def may(node: Node, call: Call[Any], right: Right, name: str = CLUSTER_NAME, *, silent: bool = False) -> bool:
     """Whether the client has the right on the resource. A denial is logged, unless `silent`."""
     authorizer = node.authorizer
     if authorizer is None:
         return True
-    allowed = authorizer.allows(call.client, right, name)
+    client, key = call.client, (right, name)
+    if client.allowed.get(key) is authorizer.acls and not is_logged(DEBUG):
+        return True
+    allowed = authorizer.allows(client, right, name)
+    if allowed and len(name) <= REMEMBERED_NAME_LENGTH_MAX:
+        if len(client.allowed) >= REMEMBERED_MAX:
+            client.allowed.clear()
+        client.allowed[key] = authorizer.acls
     if (not allowed and not silent) or (allowed and audit.logs_allowed()):
         verdict = authorizer.judge(call.client, right.operation, right.resource_type, name)
         audit.log_decision(call.client, right, name, frames.api(call.api_key).name, verdict)

@@ -26,4 +26,5 @@ async def handle(node: Node, call: Call[SaslAuthenticateRequest]) -> SaslAuthent
     if session.identity is None or session.expects_token():
         return SaslAuthenticateResponse(auth_bytes=token)
     client.principal = session.identity.principal
+    client.allowed.clear()
     return SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=session.lifetime_ms() or 0)

@@ -143,6 +143,7 @@ class Guard:
             raise CloseConnection(error.message) from None
         if self._session.identity is not None and not self._session.is_raw:
             client.principal = self._session.identity.principal
+            client.allowed.clear()
             self._stop_timer()
             self._logins.successful += 1
         return [answer]
