@@ -127,13 +127,6 @@ BEFORE_AUTHENTICATION = (
         f"{HANDSHAKES}::test_connections_with_tls_are_freed_without_the_garbage_collector",
     ),
     Defence(
-        "a session of TLS that outlives its certificate",
-        "security/tls.py",
-        "context.num_tickets = 0",
-        "pass",
-        f"{ENTRANCE}::test_every_connection_shows_its_certificate",
-    ),
-    Defence(
         "one address with all connections",
         "server/admission.py",
         "if here >= allowed:",
@@ -348,20 +341,6 @@ MECHANISMS = (
         "if match is None or not hmac.compare_digest(_decode(match[1]), self._server_signature):",
         "if match is None:",
         f"{SCRAM}::test_a_client_refuses_a_server_that_does_not_know_it",
-    ),
-    Defence(
-        "tokens without a signature, or signed with a public key",
-        "security/oauth.py",
-        'if algorithm not in ALGORITHMS.get(key.key_type or "", ()):  # never "none", never HS256',
-        "if False:",
-        refused_token("the key of another type"),
-    ),
-    Defence(
-        "secrets among the keys of a provider",
-        "security/key_sets.py",
-        'if item["kty"] in ALGORITHMS and',
-        "if",
-        refused_token("a secret key of the set"),
     ),
     Defence(
         "tokens that somebody has changed",
