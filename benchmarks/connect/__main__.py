@@ -27,7 +27,7 @@ LINE = "and so on, as it was before, " * 3
 
 
 FULL = Size(pairs=2, rows=2_000_000)
-QUICK = Size(pairs=1, rows=300_000)
+QUICK = Size(pairs=1, rows=1_000_000)
 LATENCIES = 40
 
 
