@@ -125,7 +125,7 @@ docs: ## Build the documentation as a site, into build/pages/site, with Zensical
 	$(PYTHON) -m venv build/zensical
 	build/zensical/bin/python -m pip install --quiet --disable-pip-version-check zensical==$(ZENSICAL)
 	rm -rf build/pages # with Zensical's cache, which it does not always renew
-	mkdir -p build/pages && cp -r docs mkdocs.yml build/pages
+	$(PYTHON) tools/build_pages.py build/pages && cp mkdocs.yml build/pages
 	cd build/pages && ../zensical/bin/zensical build
 
 clean: ## Remove .venv and every cache

@@ -16,6 +16,7 @@ WHOLE_PAGES = {
     "docs/consumer.md": f"{PAGES}::test_the_programs_of_the_consumer_page",
     "docs/event-log.md": "tests/unit/log/test_event_log.py::test_the_example_of_the_page_works",
     "docs/producer.md": f"{PAGES}::test_the_programs_of_the_producer_page",
+    "docs/tutorials/avro.md": "tests/clients/test_avro_page.py::test_the_commands_of_the_tutorial_print_what_it_says",
     "docs/security.md": "tests/clients/test_security_page.py::test_the_set_up_of_the_page_works",
 }
 

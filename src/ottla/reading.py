@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ottla.client.client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, Client
+from ottla.client.defaults import BOOTSTRAP, find_default_settings
 from ottla.client.fetching import fetch
 from ottla.client.settings import ClientSettings
 from ottla.errors import ErrorCode, KafkaError
@@ -29,18 +30,26 @@ _ISOLATION = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMI
 def read(
     topic: str | Sequence[str],
     *,
-    bootstrap: str = "localhost:9092",
+    bootstrap: str | None = None,
     start: ReadPosition = "earliest",
     end: ReadPosition = "latest",
     columns: Sequence[str] | None = None,
     isolation: str = "read_uncommitted",
     settings: Mapping[str, str] | None = None,
 ) -> "Reading":
-    """The records of one topic or several. `settings` are those of a Kafka client, such as security and timeouts."""
+    """The records of one topic or several. `settings` are those of a Kafka client, such as security and timeouts.
+
+    Without an address, the cluster is that of the command line: of $OTTLA_BOOTSTRAP, of the profile in use, or
+    localhost:9092.
+    """
     if isolation not in _ISOLATION:
         raise ValueError(f"isolation={isolation!r}: there are {' and '.join(_ISOLATION)}")
     names = [topic] if isinstance(topic, str) else list(topic)
-    client = {**(settings or {}), "bootstrap.servers": bootstrap}
+    client = dict(settings or {})
+    if bootstrap is not None:
+        client[BOOTSTRAP] = bootstrap
+    elif BOOTSTRAP not in client:
+        client = find_default_settings() | client
     return Reading(client, names, start, end, tuple(columns or COLUMNS), _ISOLATION[isolation])
 
 

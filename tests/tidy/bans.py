@@ -401,6 +401,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.storage.files": "the one file layer",
             "ottla.security.stores": "reads keys and certificates",
             "ottla.security.tls": "shows keys to OpenSSL, which reads files only",
+            "ottla.client.defaults": "reads the profile that the user has chosen",
             "ottla.client.stores": "reads the files of certificates and keys that settings name",
             "ottla.client.tokens": "reads the file of a token that settings name",
             "ottla.server.sending": "os.sendfile and os.writev on its own socket",

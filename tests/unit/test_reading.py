@@ -2,12 +2,14 @@
 
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from subprocess import check_output
 
 import pytest
 
 import ottla
 from ottla.client.client import Client, find_error_codes
+from ottla.client.connection import Unreachable
 from ottla.errors import KafkaError
 from ottla.records.batch import encode
 from ottla.testing import LocalBroker
@@ -79,3 +81,25 @@ def test_reading_can_be_interrupted_and_continued(filled: str) -> None:
 def test_importing_the_package_loads_nothing_heavy() -> None:
     code = "import sys, ottla; print([name for name in ('pyarrow', 'numpy', 'numba', 'socket') if name in sys.modules])"
     assert check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_without_an_address_the_cluster_is_that_of_the_command_line(
+    filled: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # A profile in use, a profile that a variable names, and the variable for the address, which is the strongest.
+    (tmp_path / "ottla" / "profiles").mkdir(parents=True)
+    (tmp_path / "ottla" / "profiles" / "here.properties").write_text(f"bootstrap.servers={filled}\n")
+    (tmp_path / "ottla" / "profiles" / "there.properties").write_text("bootstrap.servers=127.0.0.1:1\n")
+    (tmp_path / "ottla" / "profile").write_text("here\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("OTTLA_BOOTSTRAP", raising=False)
+    assert ottla.read("events").ranges()
+    monkeypatch.setenv("OTTLA_PROFILE", "there")
+    with pytest.raises(Unreachable):
+        ottla.read("events", settings={"default.api.timeout.ms": "100"}).ranges()
+    assert ottla.read("events", bootstrap=filled).ranges()
+    monkeypatch.setenv("OTTLA_BOOTSTRAP", filled)
+    assert ottla.read("events").ranges()
+    monkeypatch.setenv("OTTLA_PROFILE", "nobody")
+    with pytest.raises(ValueError, match="there is no profile 'nobody'"):
+        ottla.read("events")

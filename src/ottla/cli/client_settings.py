@@ -13,12 +13,18 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.cli.command_error import USAGE_ERROR, CommandError
-from ottla.cli.profiles import PROFILE_VARIABLE, Profiles
-
-DEFAULT_BOOTSTRAP = "localhost:9092"
-BOOTSTRAP = "bootstrap.servers"
-BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
-VARIABLE_PREFIX = "OTTLA_CLIENT_"
+from ottla.cli.profiles import Profiles
+from ottla.client.defaults import (
+    BOOTSTRAP as BOOTSTRAP,
+)
+from ottla.client.defaults import (
+    BOOTSTRAP_VARIABLE,
+    PROFILE_VARIABLE,
+    read_environment,
+)
+from ottla.client.defaults import (
+    DEFAULT_BOOTSTRAP as DEFAULT_BOOTSTRAP,
+)
 
 _SECURE = ("security.", "ssl.", "sasl.")
 _OF_REGISTRY = ("schema.registry.", "basic.auth.", "bearer.auth.")
@@ -82,16 +88,6 @@ def read_client_settings(options: argparse.Namespace, environment: Mapping[str, 
         found[BOOTSTRAP] = options.bootstrap
     direct = parse_pairs(options.client_settings, "-X")
     return GivenSettings(found | direct, optional - direct.keys())
-
-
-def read_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    found = {}
-    if environment.get(BOOTSTRAP_VARIABLE):
-        found[BOOTSTRAP] = environment[BOOTSTRAP_VARIABLE]
-    for name, value in environment.items():
-        if name.startswith(VARIABLE_PREFIX) and len(name) > len(VARIABLE_PREFIX):
-            found[name.removeprefix(VARIABLE_PREFIX).lower().replace("_", ".")] = value
-    return found
 
 
 def read_properties_file(path: str) -> dict[str, str]:

@@ -6,41 +6,33 @@ read it, because it has passwords. The file `profile` beside the directory names
 """
 
 import os
-import re
 from collections.abc import Mapping
 
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.suggestions import suggest
+from ottla.client.defaults import PROFILE_NAME, PROFILE_SUFFIX, find_current_profile, find_home
+from ottla.client.defaults import PROFILE_VARIABLE as PROFILE_VARIABLE
 
-PROFILE_VARIABLE = "OTTLA_PROFILE"
-
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
-_SUFFIX = ".properties"
 _OWNER_ONLY = 0o600
 
 
 class Profiles:
     def __init__(self, environment: Mapping[str, str]) -> None:
-        base = environment.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
-        self._home = os.path.join(base, "ottla")
+        self._environment = environment
+        self._home = find_home(environment)
         self._directory = os.path.join(self._home, "profiles")
         self._current = os.path.join(self._home, "profile")
 
     def find_current(self) -> str:
         """The name of the profile that was chosen with `use`; empty if there is none, or if it is gone."""
-        try:
-            with open(self._current, encoding="utf-8") as file:
-                name = file.read().strip()
-        except (OSError, UnicodeDecodeError):
-            return ""
-        return name if _NAME.fullmatch(name) and os.path.exists(self._find_path(name)) else ""
+        return find_current_profile(self._environment)
 
     def list_names(self) -> list[str]:
         try:
             files = os.listdir(self._directory)
         except OSError:
             return []
-        return sorted(name.removesuffix(_SUFFIX) for name in files if name.endswith(_SUFFIX))
+        return sorted(name.removesuffix(PROFILE_SUFFIX) for name in files if name.endswith(PROFILE_SUFFIX))
 
     def read(self, name: str) -> dict[str, str]:
         """CommandError if there is no profile of this name."""
@@ -74,11 +66,11 @@ class Profiles:
         return name in self.list_names()
 
     def _find_path(self, name: str) -> str:
-        return os.path.join(self._directory, name + _SUFFIX)
+        return os.path.join(self._directory, name + PROFILE_SUFFIX)
 
 
 def check_name(name: str) -> None:
-    if not _NAME.fullmatch(name):
+    if not PROFILE_NAME.fullmatch(name):
         raise CommandError(f"{name!r} cannot name a profile: use letters, digits, '.', '_' and '-'", USAGE_ERROR)
 
 

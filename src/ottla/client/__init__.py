@@ -7,6 +7,7 @@ membership, no background thread, no callback. An application that produces and 
 
 client.py              a cluster's topics, leaders, offsets and coordinators; retries
 connection.py          one connection to one broker, which waits for its answers
+defaults.py            settings for those who give none: from variables and profiles
 security.py            settings of TLS and SASL, with the names of the Java client and of librdkafka
 stores.py              certificates and keys: PEM and PKCS12
 sasl.py                logins: PLAIN, SCRAM, OAUTHBEARER
