@@ -6,14 +6,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ottla.testing import LocalBroker, broker
 from tests.clients.browser import find_axe, find_chromium, open_browser
 from tests.patience import PATIENCE_MS
-from tests.samples import choose_sample
+from tests.unit.connect.rest.conftest import RestClient, serve
+from tests.unit.connect.rest.herders import SOURCE
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -21,25 +22,50 @@ if TYPE_CHECKING:
 PAGES = (
     *("/", "/brokers/1", "/topics", "/topics/orders", "/topics/orders/records", "/topics/orders/settings"),
     *("/topics/orders/groups", "/topics/orders/produce", "/groups", "/groups/billing", "/transactions", "/apps"),
-    *("/connectors", "/access", "/nowhere"),
+    *("/transactions?hanging=1&older=0s", "/apps/shop", "/connectors", "/connectors/lines", "/access", "/nowhere"),
 )
-LOOKS = [(theme, width) for theme in ("light", "dark") for width in (1280, 380)]
+LOOKS = (
+    ("light", 1280),
+    ("dark", 380),
+    pytest.param("dark", 1280, marks=pytest.mark.long),
+    pytest.param("light", 380, marks=pytest.mark.long),
+)
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
+APP = {
+    "state": "stopped",
+    "address": "http://127.0.0.1:1",
+    "host": "db1",
+    "pid": 4711,
+    "started_ms": 1_700_000_000_000,
+    "description": "app shop\n\nsubtopology orders\n  reads    orders\n  step     count\n  writes   totals\n",
+}
 BIG = 9_007_199_254_740_993
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalBroker]:
-    with broker() as local:
+    """With logins and ACLs, so that there is everything to see."""
+    with broker(security="sasl_ssl", acls=True) as local:
         yield local
 
 
 @pytest.fixture(scope="module")
-def address(cluster: LocalBroker) -> Iterator[str]:
-    """The console of a broker that has a few records and a group."""
+def worker() -> Iterator[RestClient]:
+    """The REST API of a worker of Connect."""
+    with serve({}) as client:
+        client.create("lines")
+        yield client
+
+
+@pytest.fixture(scope="module")
+def address(cluster: LocalBroker, worker: RestClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The console of a broker that has a few records, a group and an app."""
     find_chromium()
-    _seed(cluster.bootstrap)
-    command = [sys.executable, "-m", "ottla", "console", "-b", cluster.bootstrap, "--port", "0"]
+    _seed(cluster)
+    file = tmp_path_factory.mktemp("console") / "client.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in cluster.client_settings.items()))
+    command = [sys.executable, "-m", "ottla", "console", "--command-config", str(file), "--port", "0"]
+    command += ["--connect", f"http://127.0.0.1:{worker.port}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as console:
         assert console.stdout is not None
         try:
@@ -48,19 +74,22 @@ def address(cluster: LocalBroker) -> Iterator[str]:
             console.terminate()
 
 
-def _seed(bootstrap: str) -> None:
+def _seed(cluster: LocalBroker) -> None:
     from confluent_kafka import Consumer, Producer, TopicPartition
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic("orders", 3, 1)])["orders"].result()
-    producer = Producer({"bootstrap.servers": bootstrap})
+    settings: dict[str, Any] = {**cluster.client_settings, "log_level": 0}
+    admin = AdminClient(settings)
+    for made in admin.create_topics([NewTopic("orders", 3, 1), NewTopic("__ottla_streams_apps", 1, 1)]).values():
+        made.result()
+    producer = Producer(settings)
+    producer.produce("__ottla_streams_apps", json.dumps(APP), "shop")
     for number in range(100):
         order = {"id": BIG + number, "customer": "<img src=x onerror=alert(1)>"}
         producer.produce("orders", json.dumps(order), f"c{number % 7}", headers={"trace": "<b>1</b>"})
     producer.flush()
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "billing"})
+    consumer = Consumer({**settings, "group.id": "billing"})
     consumer.commit(offsets=[TopicPartition("orders", 0, 5)], asynchronous=False)
     consumer.close()
 
@@ -87,7 +116,7 @@ def page(browser: "Browser") -> "Iterator[Page]":
     assert complaints == []
 
 
-@pytest.mark.parametrize(("theme", "width"), choose_sample(LOOKS, 1))
+@pytest.mark.parametrize(("theme", "width"), LOOKS)
 def test_every_page_fits_and_breaks_no_rule(browser: "Browser", address: str, theme: str, width: int) -> None:
     # No page is wider than the screen, and axe-core finds nothing that keeps somebody from using it.
     axe = find_axe()
@@ -152,12 +181,64 @@ def test_copies_and_plans(page: "Page", address: str, cluster: LocalBroker) -> N
     page.click("text=Copy as")
     page.click("button[data-copy] >> nth=0")
     page.wait_for_selector("text=Copied")
-    assert page.evaluate("navigator.clipboard.readText()") == f"ottla group describe billing -b {cluster.bootstrap}"
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith(f"ottla group describe billing -b {cluster.bootstrap} -X security.protocol=")
+    assert cluster.client_settings["sasl.password"] not in page.content()
     page.wait_for_selector(".u-over")  # the chart is drawn once there are samples, without a new page
     page.click("text=Show what would happen")
     page.wait_for_selector("h3:has-text('What would happen')")
     page.click("button:has-text('Reset 1 offsets')")
     page.wait_for_selector("text=1 offsets are reset.")
+
+
+def test_connectors_and_access(page: "Page", address: str, worker: RestClient) -> None:
+    # What an administrator does: a connector that is wrong first, a user, an ACL, a quota; then they are removed.
+    page.goto(f"{address}/connectors")
+    page.select_option("select[name=plugin]", SOURCE)
+    page.click("text=Begin with its settings")
+    page.wait_for_url("**plugin=**")
+    text = page.input_value("textarea[name=config]").replace("name=", "name=made", 1).replace("topic=", "topic=t")
+    page.fill("textarea[name=config]", f"{text}batch.size=many\n")
+    page.click("button:has-text('Create')")
+    page.wait_for_selector("th:has-text('batch.size')")  # the setting that is wrong
+    page.fill("textarea[name=config]", text)
+    page.click("button:has-text('Create')")
+    page.wait_for_selector("text=Connector made is created.")
+    for action, state in (("Pause", "PAUSED"), ("Resume", "RUNNING"), ("Stop", "STOPPED")):
+        page.click(f"button:has-text('{action}')")
+        page.wait_for_selector(f"h1 .badge:has-text('{state}')")
+    page.fill("textarea[name=config]", page.input_value("textarea[name=config]") + "batch.size=7\n")
+    page.click("button:has-text('Save')")
+    page.wait_for_selector("text=The configuration of made is changed.")
+    assert worker.herder.configs["made"]["batch.size"] == "7"
+    page.goto(f"{address}/access")
+    page.click("text=New user…")
+    form = page.locator("form:has(select[name=mechanism])")
+    form.locator("input[name=name]").fill("ann")
+    form.locator("input[name=password]").fill("geheim")
+    form.locator("button").click()
+    page.wait_for_selector("text=User ann is created.")
+    page.click("text=New ACL…")
+    form = page.locator("form:has(select[name=operation])")
+    form.locator("input[name=principal]").fill("User:ann")
+    form.locator("input[name=resource_name]").fill("orders")
+    form.locator("button").click()
+    page.wait_for_selector("text=The ACL is created.")
+    page.click("text=New quota…")
+    form = page.locator("form:has(select[name=key])")
+    form.locator("input[name=user]").fill("ann")
+    form.locator("input[name=value]").fill("1M")
+    form.locator("button").click()
+    page.wait_for_selector("text=is limited to 1048576.")
+    page.click("summary[aria-label='Change producer_byte_rate of user ann ']")
+    page.click("button:has-text('Remove')")
+    page.wait_for_selector("text=has no limit of its own any more.")
+    page.click("button[aria-label='Delete this ACL of User:ann']")
+    page.wait_for_selector("text=The ACL is deleted.")
+    page.click("summary[aria-label='Delete ann']")
+    page.fill("tr:has-text('ann') input[name=confirm]", "ann")
+    page.click("tr:has-text('ann') button:has-text('Delete')")
+    page.wait_for_selector("text=User ann is deleted.")
 
 
 @pytest.mark.long
