@@ -16,7 +16,7 @@ aggregations.py   Spark's aggregates, taken apart                columns.py   Co
 keys.py           which columns make the key                     topics.py    sources, sinks and their formats
 topology.py       names, labels and sources of an app            joins.py     which columns a join has
 describing.py     a topology as a picture                        later.py     what is refused by name
-processors.py     Processor, its states and timers
+processors.py     Processor, its states and timers               calls.py     arguments and functions, checked
 windows.py        windows over event time                        errors.py    errors of one line
 
 What is made of it:

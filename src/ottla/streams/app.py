@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ottla.streams import later
+from ottla.streams.calls import operator
 from ottla.streams.errors import StreamsError
 from ottla.streams.graph import Node, Source
 from ottla.streams.options import EXACTLY_ONCE, FAIL, SKIP, make_options
@@ -44,6 +45,7 @@ class App:
     config               settings of Spark, such as spark.executor.memory
     """
 
+    @operator
     def __init__(
         self,
         name: str,
@@ -100,6 +102,7 @@ class App:
         """The nodes that have an effect: sinks, named stores, and functions that peek."""
         return list(self._topology.roots)
 
+    @operator
     def stream(
         self,
         topic: str,
@@ -122,6 +125,7 @@ class App:
         source = make_source(label, topic, key=key, value=value, key_column=key_column, time=time, start=start)
         return Stream(self._topology, self._add_source(source))
 
+    @operator
     def table(
         self,
         topic: str,
@@ -157,6 +161,7 @@ class App:
             check_round_trip(source.label, sink, source)
         return self._topology.add_source(source)
 
+    @operator
     def test(
         self, *, partitions: int | Mapping[str, int] = 3, split: int | None = None, start_ms: int = 0
     ) -> "TestDriver":

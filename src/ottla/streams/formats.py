@@ -66,12 +66,16 @@ def json(schema: Any = None) -> RecordFormat:
 
 def avro(schema: str | None = None) -> RecordFormat:
     """Avro's binary encoding, with the text of a schema."""
+    if not isinstance(schema, str | None):
+        raise ValueError(f"avro: the schema must be a text, not {schema!r:.100}")
     return RecordFormat("avro", schema, type=None if schema is None else derive_type(parse_schema(schema)))
 
 
 def protobuf(descriptors: bytes, message: str) -> RecordFormat:
     """Protobuf. `descriptors` is the content of the file that `protoc --include_imports --descriptor_set_out=` writes,
     and `message` the full name of a message in it."""
+    if not isinstance(descriptors, bytes) or not isinstance(message, str):
+        raise ValueError(f"protobuf: it takes the bytes of a descriptor set and a message, not {descriptors!r:.100}")
     return RecordFormat("protobuf", descriptors, message, type=Protobuf.of_set(descriptors, message).type)
 
 
@@ -90,6 +94,9 @@ def registry(
     Without a `schema` the newest one of the subject is used, which is `<topic>-key` or `<topic>-value` if none is
     named. A sink registers its schema. `user` is "name:password".
     """
+    for each in (url, format, subject, message, user, token):
+        if not isinstance(each, str):
+            raise ValueError(f"registry: {each!r:.100} must be a text")
     kind = format.strip().lower()
     if kind and kind not in _WITH_SCHEMA:
         raise ValueError(f"registry: {format!r} is no format; there are {', '.join(_WITH_SCHEMA)}")

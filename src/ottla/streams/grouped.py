@@ -3,7 +3,7 @@
 State is found again by the name of its aggregate, so each one needs a name that never changes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ottla.streams import later
 from ottla.streams.aggregations import decompose
+from ottla.streams.calls import check_function, operator
 from ottla.streams.columns import Expression, Schema, check_names, parse_schema
 from ottla.streams.errors import TopologyError
 from ottla.streams.graph import (
@@ -29,7 +30,7 @@ from ottla.streams.keys import rekey
 from ottla.streams.relation import Relation
 from ottla.streams.table import Table
 from ottla.streams.topology import Topology
-from ottla.streams.windows import END, START, Window
+from ottla.streams.windows import END, START, Duration, Window
 
 if TYPE_CHECKING:
     from ottla.streams.processors import Processor
@@ -76,14 +77,14 @@ class _Groups:
         """TopologyError if one of them cannot be computed for these groups."""
 
     def _reduce(self, reduce: Reduce, name: str, windowing: _Windowing) -> Table:
-        _check_function("reduce", "function", reduce.function)
+        check_function("reduce", "function", reduce.function, "combined", "row")
         values = [each for each in self._relation.node.columns if each.name not in self._key]
         reduced = self._aggregate("reduce", name, reduce, values, windowing)
         return Table(self._topology, reduced.node, self._relation.value_columns)
 
     def _aggregate_in_python(self, made: PythonAggregate, schema: Schema, name: str, windowing: _Windowing) -> Table:
-        _check_function("aggregate", "zero", made.zero)
-        _check_function("aggregate", "add", made.add)
+        check_function("aggregate", "zero", made.zero)
+        check_function("aggregate", "add", made.add, "value", "row")
         results = list(parse_schema("aggregate", schema))
         return self._aggregate("aggregate", name, made, results, windowing)
 
@@ -134,18 +135,22 @@ class _Groups:
 class GroupedStream(_Groups):
     """Rows of a stream in groups."""
 
+    @operator
     def count(self, *, name: str) -> Table:
         """How many rows each group has, in the column `count`."""
         return self._count(name, _Windowing())
 
+    @operator
     def agg(self, *columns: Expression, name: str) -> Table:
         """Aggregates of Spark's, such as `F.sum("amount").alias("revenue")` or "count(*) as orders"."""
         return self._agg(columns, name, _Windowing())
 
+    @operator
     def reduce(self, function: Callable[[Value, Value], Value], *, name: str) -> Table:
         """Combines the rows of a group: `function(combined, row)` returns a row with the same columns."""
         return self._reduce(Reduce(function), name, _Windowing())
 
+    @operator
     def aggregate(
         self, zero: Callable[[], Value], add: Callable[[Value, Value], Value], *, schema: Schema, name: str
     ) -> Table:
@@ -153,6 +158,7 @@ class GroupedStream(_Groups):
         Values are dictionaries with the columns of `schema`."""
         return self._aggregate_in_python(PythonAggregate(zero, add), schema, name, _Windowing())
 
+    @operator
     def window(self, window: Window) -> "WindowedStream":
         """Divides the groups by time: tumbling(...), hopping(...) or session(...)."""
         if not isinstance(window, Window):
@@ -164,14 +170,21 @@ class GroupedStream(_Groups):
             later.refuse(later.WINDOWS_OVER_TABLES, "window")
         return WindowedStream(self._topology, self._relation, self._key, window)
 
+    @operator
     def process(
-        self, processor: "type[Processor]", *, schema: Schema, name: str, outputs: dict[str, Schema] | None = None
+        self,
+        processor: "type[Processor]",
+        *,
+        schema: Schema,
+        name: str,
+        outputs: Mapping[str, Schema] | None = None,
+        close_idle: Duration | None = None,
     ) -> "Stream":
         """Like `Stream.process`, with the group as key."""
         from ottla.streams.stream import Stream
 
         stream = Stream(self._topology, rekey(f"{name}-group", self._relation.node, self._key))
-        return stream.process(processor, schema=schema, name=name, outputs=outputs)
+        return stream.process(processor, schema=schema, name=name, outputs=outputs, close_idle=close_idle)
 
     def cogroup(self, *_: Any, **__: Any) -> NoReturn:
         later.refuse(later.COGROUP, "cogroup")
@@ -188,20 +201,24 @@ class WindowedStream(_Groups):
         super().__init__(topology, relation, key)
         self._window = window
 
+    @operator
     def count(self, *, name: str, emit: str = UPDATE, late: str | None = None) -> Table:
         """How many rows each group has in each window, in the column `count`."""
         return self._count(name, self._windowing("count", emit, late))
 
+    @operator
     def agg(self, *columns: Expression, name: str, emit: str = UPDATE, late: str | None = None) -> Table:
         """Aggregates of Spark's, such as `F.sum("amount").alias("revenue")`."""
         return self._agg(columns, name, self._windowing("agg", emit, late))
 
+    @operator
     def reduce(
         self, function: Callable[[Value, Value], Value], *, name: str, emit: str = UPDATE, late: str | None = None
     ) -> Table:
         """Combines the rows of a group and window. Two sessions that become one are combined by the same function."""
         return self._reduce(Reduce(function), name, self._windowing("reduce", emit, late))
 
+    @operator
     def aggregate(
         self,
         zero: Callable[[], Value],
@@ -216,7 +233,7 @@ class WindowedStream(_Groups):
         """An aggregate in Python, as `GroupedStream.aggregate`. Session windows need `merge(value, value)`: a row may
         make one session of two."""
         if self._window.kind == "session":
-            _check_function("aggregate", "merge", merge)
+            check_function("aggregate", "merge", merge, "value", "value")
         made = PythonAggregate(zero, add, merge=merge)
         return self._aggregate_in_python(made, schema, name, self._windowing("aggregate", emit, late))
 
@@ -232,21 +249,25 @@ class GroupedTable(_Groups):
     """Rows of a table in groups. When a row changes, its old value is taken away from the old group, and the new one is
     added to the new group."""
 
+    @operator
     def count(self, *, name: str) -> Table:
         """How many rows each group has, in the column `count`."""
         return self._count(name, _Windowing())
 
+    @operator
     def agg(self, *columns: Expression, name: str) -> Table:
         """Aggregates of Spark's that can be taken back: count, sum and avg."""
         return self._agg(columns, name, _Windowing())
 
+    @operator
     def reduce(
         self, add: Callable[[Value, Value], Value], subtract: Callable[[Value, Value], Value], *, name: str
     ) -> Table:
         """Combines the rows of a group: `add(combined, row)` adds a row, `subtract(combined, row)` takes one away."""
-        _check_function("reduce", "subtract", subtract)
+        check_function("reduce", "subtract", subtract, "combined", "row")
         return self._reduce(Reduce(add, subtract), name, _Windowing())
 
+    @operator
     def aggregate(
         self,
         zero: Callable[[], Value],
@@ -257,7 +278,7 @@ class GroupedTable(_Groups):
         name: str,
     ) -> Table:
         """An aggregate in Python, as `GroupedStream.aggregate`; `subtract(value, row)` takes a row away again."""
-        _check_function("aggregate", "subtract", subtract)
+        check_function("aggregate", "subtract", subtract, "value", "row")
         return self._aggregate_in_python(PythonAggregate(zero, add, subtract), schema, name, _Windowing())
 
     def window(self, *_: Any, **__: Any) -> NoReturn:
@@ -282,10 +303,3 @@ def _is_final(node: Node) -> bool:
     while isinstance(node, ColumnStep | FunctionStep):
         node = node.inputs[0]
     return isinstance(node, Aggregate) and node.emit == FINAL
-
-
-def _check_function(operator: str, what: str, given: object) -> None:
-    if given is None:
-        raise TopologyError(f"{operator}: it needs {what}=, a function")
-    if not callable(given):
-        raise TopologyError(f"{operator}: {what}={given!r} is not a function")

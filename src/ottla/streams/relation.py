@@ -7,6 +7,7 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from ottla.streams.calls import check_function, operator
 from ottla.streams.columns import (
     Expression,
     Schema,
@@ -99,6 +100,7 @@ class Relation:
 
     # Steps
 
+    @operator
     def filter(self, condition: Condition) -> Self:
         """Only the rows for which the condition holds: a Column, an SQL text or a function of a row (a dictionary)."""
         label = self._topology.label("filter")
@@ -106,6 +108,7 @@ class Relation:
             return self._add_function(label, "filter", condition)
         return self._add_filter(label, to_item(label, condition).column)
 
+    @operator
     def select(self, *columns: Expression) -> Self:
         """These columns become the value. The key stays as it is; its columns are a part of the value if they are
         named."""
@@ -114,6 +117,7 @@ class Relation:
             raise TopologyError(f"{label}: it needs at least one column")
         return self._add_select(label, columns)
 
+    @operator
     def with_columns(self, **columns: Expression) -> Self:
         """Adds columns to the value, or replaces those of the same name."""
         label = self._topology.label("with_columns")
@@ -121,6 +125,7 @@ class Relation:
             raise TopologyError(f"{label}: it needs at least one column, such as total='price * pieces'")
         return self.add_columns(label, {name: to_item(label, given).column for name, given in columns.items()})
 
+    @operator
     def drop(self, *names: str) -> Self:
         """All columns but these."""
         label = self._topology.label("drop")
@@ -132,6 +137,7 @@ class Relation:
         value = [name for name in self._value if name not in names]
         return self._add_select(label, [quote(name) for name in self._others() if name not in names], value)
 
+    @operator
     def map(self, function: Callable[[dict[str, Any]], dict[str, Any] | None], *, schema: Schema) -> Self:
         """What a function makes of each row: a dictionary with the columns of `schema`, or None for no row.
 
@@ -224,8 +230,8 @@ class Relation:
 
     def _add_function(self, label: str, kind: str, function: object, made: pa.Schema | None = None) -> Self:
         """Calls a function of the user; `made` are the columns of what it returns, if it returns rows."""
-        if not callable(function):
-            raise TopologyError(f"{label}: {function!r} is not a function of a row")
+        check_function(label, "function", function, "row")
+        assert callable(function)
         columns = self.node.columns if made is None else self._with_key(label, made)
         is_table = self.node.is_table
         if kind in ("map", "flat_map"):

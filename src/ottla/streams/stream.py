@@ -8,6 +8,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from ottla.streams import later
+from ottla.streams.calls import check_function, check_processor, operator
 from ottla.streams.columns import (
     Expression,
     Schema,
@@ -34,18 +35,21 @@ if TYPE_CHECKING:
 class Stream(Relation):
     """Rows that stand for themselves: each record is one fact."""
 
+    @operator
     def flat_map(self, function: Callable[[dict[str, Any]], Iterable[dict[str, Any]]], *, schema: Schema) -> "Stream":
         """All the rows that a function makes of each row: dictionaries with the columns of `schema`. The key stays as
         it is; the function need not return its columns."""
         label = self._topology.label("flat_map")
         return self._add_function(label, "flat_map", function, parse_schema(label, schema))
 
+    @operator
     def peek(self, function: Callable[[dict[str, Any]], object]) -> "Stream":
         """Calls a function for each row, which goes on as it is. A batch that is repeated calls it again."""
         peeked = self._add_function(self._topology.label("peek"), "peek", function)
         self._topology.add_root(peeked.node)
         return peeked
 
+    @operator
     def branch(self, *conditions: Condition) -> list["Stream"]:
         """One stream for each condition, with the rows that meet it and none before it, and one more with the rest.
 
@@ -57,6 +61,8 @@ class Stream(Relation):
         are_functions = [callable(each) and not isinstance(each, Column) for each in conditions]
         if all(are_functions):
             functions: Sequence[Any] = conditions
+            for each in functions:
+                check_function(label, "a condition", each, "row")
             steps = [Branch(functions[:index], functions[index]) for index in range(len(functions))]
             return [
                 self._add_function(f"{label}.{index}", "filter", step)
@@ -67,6 +73,7 @@ class Stream(Relation):
         columns = branch_conditions([to_item(label, each).column for each in conditions])
         return [self._add_filter(f"{label}.{index}", column) for index, column in enumerate(columns)]
 
+    @operator
     def merge(self, *others: "Stream") -> "Stream":
         """The rows of this stream and of others that have the same columns and key."""
         label = self._topology.label("merge")
@@ -83,14 +90,16 @@ class Stream(Relation):
         nodes = (self.node, *(each.node for each in others))
         return self._with(Merge(label, nodes, self.node.columns, self.node.key))
 
+    @operator
     def repartition(self, *, name: str, partitions: int | None = None) -> "Stream":
         """Sends the rows through a topic of the app, partitioned by their key."""
-        if partitions is not None and (not isinstance(partitions, int) or partitions < 1):
+        if partitions is not None and (type(partitions) is not int or partitions < 1):
             raise TopologyError(f"repartition: partitions={partitions!r}: it must be a whole number from 1 on")
         name = self._topology.claim_name("repartition", name)
         node = Repartition(name, (self.node,), self.node.columns, self.node.key, name=name, partitions=partitions)
         return self._with(node)
 
+    @operator
     def with_timestamp(self, time: Expression) -> "Stream":
         """Sets the time of each row: a timestamp, or a long with milliseconds. Where it is null the time stays.
 
@@ -104,6 +113,7 @@ class Stream(Relation):
             raise TopologyError(f"{label}: {time} is {kind}; it must be a timestamp, or a long with milliseconds")
         return self._add_step(label, timestamp_step(column, is_number=pa.types.is_int64(kind)))
 
+    @operator
     def with_headers(self, headers: Mapping[str, Expression | bytes | None]) -> "Stream":
         """Sets headers by their names: Columns, SQL texts such as "'web'", or bytes. None removes a header, and so does
         a null. Other headers stay."""
@@ -116,6 +126,7 @@ class Stream(Relation):
         }
         return self._add_step(label, header_step(values))
 
+    @operator
     def select_key(self, *key: Expression) -> "Stream":
         """These columns become the key. The value stays as it is; the key before is still a column, but only a part of
         the value if it is selected."""
@@ -123,18 +134,21 @@ class Stream(Relation):
         relation, names = choose_key(self, label, key)
         return self._with(rekey(label, relation.node, names))
 
+    @operator
     def group_by(self, *key: Expression) -> "GroupedStream":
         """Rows with the same values in these columns belong together; the columns become the key."""
         from ottla.streams.grouped import GroupedStream
 
         return GroupedStream(self._topology, *choose_key(self, self._topology.label("group_by"), key))
 
+    @operator
     def group_by_key(self) -> "GroupedStream":
         """Rows with the same key belong together."""
         from ottla.streams.grouped import GroupedStream
 
         return GroupedStream(self._topology, self, self.node.key)
 
+    @operator
     def to_table(self, *, name: str) -> Table:
         """The newest row of each key. A row whose value columns are all null deletes its key."""
         name = self._topology.claim_name("to_table", name)
@@ -142,6 +156,7 @@ class Stream(Relation):
         self._topology.add_root(node)
         return Table(self._topology, node, self._value)
 
+    @operator
     def to(
         self,
         topic: str | Column,
@@ -160,6 +175,7 @@ class Stream(Relation):
         sink = make_sink(self._topology, self, label, topic, key=key, value=value, allows_loop=allows_loop)
         self._topology.add_root(sink)
 
+    @operator
     def process(
         self,
         processor: type[Processor],
@@ -175,7 +191,9 @@ class Stream(Relation):
         as it is in all of them. With `close_idle`, time passes for timers also while partitions have no records for so
         long.
         """
-        check_processor(processor)
+        check_processor(processor, Processor)
+        if not isinstance(outputs, Mapping | None):
+            raise TopologyError(f"process: outputs={outputs!r}: it must be a dictionary of schemas by name")
         idle_ms = None if close_idle is None else parse_duration_ms(close_idle, "process: close_idle")
         made = parse_schema("process", schema)
         columns = self._with_key("process", made)
@@ -197,6 +215,7 @@ class Stream(Relation):
         self._topology.add_root(node)
         return self._with(node, made.names)
 
+    @operator
     def output(self, name: str) -> "Stream":
         """One of the further outputs of `process`."""
         process = self.node
@@ -208,6 +227,7 @@ class Stream(Relation):
         node = Output(f"{process.name}.{name}", (process,), process.outputs[name], process.key, name=name)
         return Stream(self._topology, node)
 
+    @operator
     def join(
         self,
         other: "Stream | Table",
@@ -287,12 +307,6 @@ class Branch:
         if any(each(row) for each in self._before):
             return False
         return self._condition is None or bool(self._condition(row))
-
-
-def check_processor(processor: object) -> None:
-    """TopologyError unless it is a class that is a Processor."""
-    if not isinstance(processor, type) or not issubclass(processor, Processor):
-        raise TopologyError(f"process: {processor!r} is not a subclass of ottla.streams.Processor")
 
 
 def _join_times(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pyspark.sql import Column
 
 from ottla.streams import later
+from ottla.streams.calls import operator
 from ottla.streams.columns import Expression, to_item
 from ottla.streams.errors import TopologyError
 from ottla.streams.graph import ForeignKeyJoin, TableJoin, ToStream
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
 class Table(Relation):
     """Rows that replace each other: a row is a change of its key's value, and a key can be deleted."""
 
+    @operator
     def group_by(self, *key: Expression) -> "GroupedTable":
         """Rows with the same values in these columns belong together; the columns become the key."""
         from ottla.streams.grouped import GroupedTable
 
         return GroupedTable(self._topology, *choose_key(self, self._topology.label("group_by"), key))
 
+    @operator
     def join(
         self, other: "Table", *, on: Expression | tuple[str, ...] | None = None, how: str = "inner", name: str
     ) -> "Table":
@@ -51,6 +54,7 @@ class Table(Relation):
         self._topology.add_root(node)
         return self._with(node, joined.value(self, other))
 
+    @operator
     def to_stream(self) -> "Stream":
         """Each change as a row of a stream. A deleted key is a row whose value columns are null."""
         from ottla.streams.stream import Stream
@@ -58,6 +62,7 @@ class Table(Relation):
         node = ToStream(self._topology.label("to_stream"), (self.node,), self.node.columns, self.node.key)
         return Stream(self._topology, node, self._value)
 
+    @operator
     def to(
         self,
         topic: str | Column,

@@ -47,6 +47,8 @@ def make_source(
     is_table: bool = False,
 ) -> Source:
     """A source with its columns: those of the key first."""
+    if not isinstance(key_column, str) or not key_column:
+        raise TopologyError(f"{label}: key_column={key_column!r}: it must be the name of a column")
     key_format = _resolve(label, "key", key, topic)
     value_format = _resolve(label, "value", value, topic)
     keys, values = _fields(key_format, key_column), _fields(value_format, "value")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from ottla.streams.calls import operator
 from ottla.streams.errors import TopologyError
 
 Duration = str | int | timedelta
@@ -49,12 +50,14 @@ class Window:
     close_idle_ms: int | None = None
 
 
+@operator
 def tumbling(size: Duration, *, grace: Duration = 0, close_idle: Duration | None = None) -> Window:
     """Windows of one size, one after the other, the first of which begins at the epoch."""
     size_ms = _positive(size, "tumbling window: size")
     return Window("tumbling", size_ms, size_ms, *_closing("tumbling window", grace, close_idle))
 
 
+@operator
 def hopping(size: Duration, advance: Duration, *, grace: Duration = 0, close_idle: Duration | None = None) -> Window:
     """Windows of one size that begin every `advance`, so that a row may belong to several of them."""
     size_ms, advance_ms = _positive(size, "hopping window: size"), _positive(advance, "hopping window: advance")
@@ -63,6 +66,7 @@ def hopping(size: Duration, advance: Duration, *, grace: Duration = 0, close_idl
     return Window("hopping", size_ms, advance_ms, *_closing("hopping window", grace, close_idle))
 
 
+@operator
 def session(gap: Duration, *, grace: Duration = 0, close_idle: Duration | None = None) -> Window:
     """Windows that last as long as rows of a key come at most `gap` apart."""
     gap_ms = _positive(gap, "session window: gap")

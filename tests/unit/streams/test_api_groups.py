@@ -175,7 +175,7 @@ def test_names_are_mandatory_unique_and_valid(orders: "Stream") -> None:
         groups.count(name="counts")
     with pytest.raises(TopologyError, match="count: state needs a name"):
         groups.count(name="")
-    with pytest.raises(TypeError, match="name"):
+    with pytest.raises(TopologyError, match="count: it needs name="):
         groups.count()  # type: ignore[call-arg]
     with pytest.raises(TopologyError, match="count: name: 'all counts' cannot name a topic"):
         groups.count(name="all counts")

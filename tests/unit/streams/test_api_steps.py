@@ -339,7 +339,7 @@ def test_wrong_steps_are_refused_in_one_line(orders: "Stream", prices: "Table") 
         orders.with_columns(key="upper(key)")
     with pytest.raises(TopologyError, match=r"map-1: schema='n integers': .* there is no type 'integers'"):
         orders.map(lambda row: row, schema="n integers")
-    with pytest.raises(TopologyError, match="map-2: 'abc' is not a function of a row"):
+    with pytest.raises(TopologyError, match="map-2: function='abc' is not a function"):
         orders.map("abc", schema="n int")  # type: ignore[arg-type]
     with pytest.raises(AttributeError, match="Stream has no method and no column 'amounts'"):
         _ = orders.amounts
