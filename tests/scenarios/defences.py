@@ -120,6 +120,13 @@ BEFORE_AUTHENTICATION = (
         f"{HANDSHAKES}::test_addresses_take_turns_and_one_handshake_begins_at_a_time",
     ),
     Defence(
+        "a session of TLS that outlives its certificate",
+        "security/tls.py",
+        "context.num_tickets = 0",
+        "pass",
+        f"{ENTRANCE}::test_every_connection_shows_its_certificate",
+    ),
+    Defence(
         "connections with TLS that only the garbage collector frees",
         "server/connection.py",
         "self._transport = CLOSED",

@@ -4,6 +4,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 
@@ -89,13 +90,11 @@ def test_every_connection_shows_its_certificate(broker: LocalBroker, certificate
     # A session of TLS 1.3 that is resumed would not: the certificate may have expired meanwhile.
     context = ssl.create_default_context(cafile=certificates.ca)
     context.load_cert_chain(certificates.write("alice.pem", certificates.issue("alice", is_server=False).pem))
-    session = None
-    for _ in range(2):
-        address = ("127.0.0.1", port_of(broker, "MUTUAL"))
-        with (
-            socket.create_connection(address, PATIENCE_S) as plain,
-            context.wrap_socket(plain, server_hostname="127.0.0.1", session=session) as client,
-        ):
+    address, session = ("127.0.0.1", port_of(broker, "MUTUAL")), None
+    with ExitStack() as both:  # the first one stays open: with its end its session would end
+        for _ in range(2):
+            plain = both.enter_context(socket.create_connection(address, PATIENCE_S))
+            client = both.enter_context(context.wrap_socket(plain, server_hostname="127.0.0.1", session=session))
             client.sendall(frames.encode_request(ApiVersionsRequest(), 0, 1, "raw"))
             assert client.recv(4)  # tickets come before the answer
             assert not client.session_reused
