@@ -31,6 +31,8 @@ Step = Callable[[DataFrame], DataFrame]
 
 _STEPS: Final = frozenset({"Project", "Filter", "Generate", "LogicalRDD", "LocalRelation"})
 """Operators of Spark that work row by row."""
+_CLOCKS: Final = frozenset({"CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now"})
+"""Expressions of Spark that are the time at which a plan is made."""
 _HEADERS: Final = "array<struct<key: string, value: binary>>"
 
 
@@ -52,13 +54,36 @@ class Analyser:
         """The user's columns after the step. TopologyError if Spark cannot resolve it or it is no step on rows."""
         with _one_line_errors(label, node.columns):
             result = step(self.empty_frame(node))
-            plan = result._jdf.queryExecution().analyzed()
+            plan = _analyse(result)
             operators = sorted(_operators_of(plan))
+            unsteady = self._find_unsteady(plan)
         _check_operators(label, operators)
+        if unsteady is not None:
+            raise TopologyError(f"{label}: {unsteady}")
         made = [name for name in result.columns if name.startswith("_")]
         if foreign := [name for name in made if name not in RESERVED or made.count(name) > 1]:
             raise TopologyError(f"{label}: columns that begin with '_' are Ottla's; name {foreign[0]!r} otherwise")
         return user_columns(result.schema)
+
+    def _find_unsteady(self, plan: Any) -> str | None:
+        """What is wrong with a plan whose values do not follow from the rows: those of random numbers or of the clock.
+        A plan is made once and runs for many batches, so Spark would choose them once for all."""
+        patterns = self._session._jvm.org.apache.spark.sql.catalyst.trees.TreePattern  # type: ignore[union-attr]
+        if plan.deterministic() and not plan.containsPattern(patterns.CURRENT_LIKE()):
+            return None
+        for expression in _expressions_of(plan):
+            if kind_of(expression) in _CLOCKS:
+                return (
+                    f"{expression.prettyName()}() would be the time of the first batch in all batches; use the time of "
+                    f"the rows, which time= of app.stream sets, or map(function, schema=...)"
+                )
+            if not expression.deterministic() and all(each.deterministic() for each in _list(expression.children())):
+                name = expression.name() if kind_of(expression) == "PythonUDF" else expression.prettyName().lower()
+                return (
+                    f"{name}() does not follow from the row, and would repeat itself in each batch; compute it in "
+                    f"Python, with map(function, schema=...)"
+                )
+        return None
 
     def analyse_aggregates(self, label: str, node: "Node", columns: Sequence[Column]) -> list[tuple[str, pa.DataType]]:
         """Names and types of aggregates over the node's rows."""
@@ -81,11 +106,31 @@ def _check_operators(label: str, operators: Sequence[str]) -> None:
 
 def _operators_of(plan: Any) -> set[str]:
     """Names of the operators of an analysed plan."""
-    children = plan.children()
     found = {str(plan.nodeName())}
-    for index in range(children.size()):
-        found |= _operators_of(children.apply(index))
+    for child in _list(plan.children()):
+        found |= _operators_of(child)
     return found
+
+
+def _expressions_of(plan: Any) -> Iterator[Any]:
+    """All expressions of an analysed plan, with their parts."""
+    for child in _list(plan.children()):
+        yield from _expressions_of(child)
+    waiting = _list(plan.expressions())
+    while waiting:
+        expression = waiting.pop()
+        yield expression
+        waiting += _list(expression.children())
+
+
+def _analyse(frame: DataFrame) -> Any:
+    """The analysed plan of a DataFrame: an object of Spark's Catalyst in the JVM."""
+    return frame._jdf.queryExecution().analyzed()
+
+
+def _list(sequence: Any) -> list[Any]:
+    """A sequence of Scala's as a list."""
+    return [sequence.apply(index) for index in range(sequence.size())]
 
 
 @contextmanager
