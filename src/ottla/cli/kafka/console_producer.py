@@ -143,6 +143,10 @@ def run(options: argparse.Namespace) -> None:
             acks=ACKS[options.request_required_acks],
             codec=options.compression_codec,
             create=True,
+            registry=None,
+            key_schema=None,
+            value_schema=None,
+            message=None,
         )
     )
     try:
