@@ -116,6 +116,7 @@ def page(browser: "Browser") -> "Iterator[Page]":
     assert complaints == []
 
 
+@pytest.mark.sample("looks of the console", 1)
 @pytest.mark.parametrize(("theme", "width"), LOOKS)
 def test_every_page_fits_and_breaks_no_rule(browser: "Browser", address: str, theme: str, width: int) -> None:
     # No page is wider than the screen, and axe-core finds nothing that keeps somebody from using it.

@@ -96,6 +96,7 @@ def run(how: str, events: list[Event], random: Random | None, *, is_source: bool
     return found
 
 
+@pytest.mark.sample("table joins beside a model", 5)
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("size", ["one row per batch", "random cuts"])
 def test_every_change_is_the_one_of_kafka_streams(how: str, size: str, seed: int) -> None:
@@ -107,6 +108,7 @@ def test_every_change_is_the_one_of_kafka_streams(how: str, size: str, seed: int
         assert [simplify(row) for row in found] == model(how, events)
 
 
+@pytest.mark.sample("table joins beside a model", 5)
 @pytest.mark.parametrize("how", HOWS)
 def test_tables_with_a_changelog_of_their_own_end_the_same(how: str, seed: int) -> None:
     # Their own steps have written the whole batch before the join runs, and the join still sees each value in its time.
