@@ -175,7 +175,6 @@ def test_an_unknown_host(command: Command, hurried: None) -> None:
     failed(run([*command.line(), "-b", "nowhere.invalid:9092"]))  # takes seconds where no name server answers
 
 
-@pytest.mark.sample("commands and wrong input", 120)
 @pytest.mark.parametrize("command", WITH_A_BROKER, ids=named)
 def test_names_that_the_cluster_does_not_know(command: Command, broker: LocalBroker) -> None:
     ended = run([*command.line(), "-b", broker.bootstrap])
