@@ -6,6 +6,8 @@ OTTLA_SEED=7 the first seed; printed at the head of every run. `make simulate` r
 import os
 import subprocess
 import sys
+from logging import getLogger
+from threading import Event, Thread
 
 import pytest
 
@@ -42,10 +44,26 @@ def test_a_restart_without_a_reboot_after_a_failed_fsync_keeps_every_promise(kep
     assert run(kept, trace_lines=1, keep_page_cache=True).problems == []
 
 
+def test_brokers_in_other_threads_are_not_part_of_a_simulation(seed: int) -> None:
+    expected, ended = run(seed).digest, Event()
+
+    def log() -> None:
+        while not ended.wait(0.001):
+            getLogger("ottla").warning("a broker of another test")
+
+    other = Thread(target=log)
+    other.start()
+    try:
+        assert run(seed).digest == expected
+    finally:
+        ended.set()
+        other.join()
+
+
 def test_the_same_seed_gives_the_same_trace_and_another_seed_another(seed: int) -> None:
     # The trace is the same in another process, where strings have other hashes.
-    here = run(seed)
-    assert run(seed).digest == here.digest
+    here, again = run(seed, trace_lines=None), run(seed, trace_lines=None)
+    assert (again.lines, again.digest) == (here.lines, here.digest)
     assert run(seed + 1).digest != here.digest
     code = f"from tests.simulation.scenario import run; print(run({seed}).digest)"
     environment = {**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from random import Random
+from threading import get_ident
 from typing import Any
 
 from ottla.cluster.memory_store import MemoryStore
@@ -216,11 +217,15 @@ def has_only(error: BaseException | None, *kinds: type[BaseException]) -> bool:
 
 
 class _Listener(logging.Handler):
-    """Hears what brokers log, instead of the screen: an exception that is no fault of the disk is a bug."""
+    """Hears what brokers log, instead of the screen: an exception that is no fault of the disk is a bug.
+
+    Real brokers may run in other threads of the process, for other tests; what they log is not part of the simulation.
+    """
 
     def __init__(self, world: World) -> None:
         super().__init__(logging.WARNING)
         self._world = world
+        self._thread = get_ident()
         self._logger = logging.getLogger("ottla")
         self._logger.addHandler(self)
         self._logger.propagate = False
@@ -231,6 +236,8 @@ class _Listener(logging.Handler):
         super().close()
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.thread != self._thread:
+            return
         self._world.note("log", record.getMessage())
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not has_only(error, OSError, KafkaError, Crashed):
