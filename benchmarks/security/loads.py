@@ -32,6 +32,7 @@ from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 
 VALUE_BYTES = 1000
 NOISY_RATE = 2_000_000
+TOGETHER = 20
 TOPIC_RESOURCE, LITERAL, ALLOW, READ, DESCRIBE = 2, 3, 3, 3, 8
 Values = dict[Row, float]
 
@@ -61,7 +62,14 @@ class Caller:
         self._client_id = client_id
 
     def call(self, message: Message, version: int) -> Any:
-        self._socket.sendall(frames.encode_request(message, version, 1, self._client_id))
+        return self.call_together(message, version, 1)[0]
+
+    def call_together(self, message: Message, version: int, count: int) -> list[Any]:
+        """Send the same request several times, and then wait for all answers."""
+        self._socket.sendall(frames.encode_request(message, version, 1, self._client_id) * count)
+        return [self._read_answer(message, version) for _ in range(count)]
+
+    def _read_answer(self, message: Message, version: int) -> Any:
         (size,) = struct.unpack(">i", self._read(4))
         return frames.decode_response(frames.find_api_of(message).response, version, self._read(size))[1]
 
@@ -150,6 +158,15 @@ def measure_requests(broker: AnyBroker, seconds: float, caller: Caller, topic: s
         if answer.topics[0].partitions[0].error_code:
             raise Failure(f"ListOffsets has error {answer.topics[0].partitions[0].error_code}")
     return taken
+
+
+def send_requests_together(caller: Caller, topic: str, count: int) -> None:
+    """Small requests as `measure_requests` sends them, `TOGETHER` of them in flight."""
+    asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(timestamp=-1)])
+    for _ in range(count // TOGETHER):
+        for answer in caller.call_together(ListOffsetsRequest(replica_id=-1, topics=[asked]), 5, TOGETHER):
+            if answer.topics[0].partitions[0].error_code:
+                raise Failure(f"ListOffsets has error {answer.topics[0].partitions[0].error_code}")
 
 
 def add_acls(broker: AnyBroker, count: int) -> None:

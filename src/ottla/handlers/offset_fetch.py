@@ -34,7 +34,7 @@ def handle(
 ) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
     """Returns the response at once if it can, which is nearly always so for one group; otherwise a coroutine."""
     request = call.body
-    if node.authorizer is not None:
+    if node.authorizer is not None and not may_fetch_all(node, call):
         return fetch_allowed(node, call)
     if len(request.groups) != 1:
         return fetch_all(node, request, call.version)
@@ -46,6 +46,19 @@ def handle(
     if isinstance(found, OffsetFetchResponseGroup):
         return OffsetFetchResponse(groups=[found])
     return fetch_one(OwnedCoroutine(found), group, call.version)
+
+
+def may_fetch_all(node: Node, call: Call[OffsetFetchRequest]) -> bool:
+    """Whether the client asks for named topics, all of which it may see: then nothing of the answer is left out."""
+    by_id, names = call.version >= TOPIC_IDS_FROM, node.image.topic_names
+    for group in call.body.groups:
+        if group.topics is None or not may(node, call, rights.DESCRIBE_GROUP, group.group_id, silent=True):
+            return False
+        for topic in group.topics:
+            name = names.get(topic.topic_id) if by_id else topic.name
+            if name is not None and not may(node, call, rights.DESCRIBE_TOPIC, name, silent=True):
+                return False
+    return True
 
 
 async def fetch_all(node: Node, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
