@@ -7,7 +7,8 @@ STAMP := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 KERNELS := $(addprefix src/ottla/, records/columns.py pipeline/kernels.py pipeline/packing.py pipeline/memcpy.py pipeline/encoding.py storage/cleaner/kernels.py)
 TYPES := $(VENV)/mypy.txt
-COLLECTED := $(VENV)/.collected
+# Packages of which little or nothing is imported: what is needed is compiled when it is. pytest compiles tests its own way.
+NOT_COMPILED := /(tests|test_[^/]*|conftest\.py|moto|botocore|pip|setuptools|pkg_resources|mypy|mypyc|pygments|playwright|pyspark/(pandas|ml|mllib|examples|testing|sql/connect))(/|\.py$$)
 ZENSICAL := 0.0.73
 LONG_RUN := OTTLA_SAMPLES=full $(RUN)/python -m pytest -p no:cacheprovider -o faulthandler_timeout=0
 
@@ -31,7 +32,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 $(COMPILED): $(STAMP) $(KERNELS) tools/compile_kernels.py
 	@echo 'compiling byte code' # in parallel, which pip does not
-	@$(RUN)/python -m compileall -q -j 0 $(VENV)/lib src tests >/dev/null || true
+	@$(RUN)/python -m compileall -q -j 0 -x '$(NOT_COMPILED)' $(VENV)/lib src tests >/dev/null || true
 	@$(RUN)/python tools/compile_kernels.py
 	@touch $(COMPILED)
 
@@ -41,9 +42,7 @@ demo: setup ## Start a broker and a pipeline on Spark, watch a shop's events go 
 test: setup ## Lint, types and the suite, in parallel: make test ARGS=tests/unit
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check --quiet .
-	@# The first run compiles the tests once, beside the types, and not in each of its processes.
 	@$(RUN)/mypy >$(TYPES) 2>&1 & types=$$!; \
-		test -e $(COLLECTED) || { $(RUN)/python -m pytest --collect-only -qq >/dev/null; touch $(COLLECTED); }; \
 		$(RUN)/python -m pytest -n auto $(ARGS); suite=$$?; \
 		wait $$types; types=$$?; cat $(TYPES); test $$suite -eq 0 && test $$types -eq 0
 

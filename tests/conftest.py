@@ -23,6 +23,7 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import loading
 from tests.needs import summarise_skips
 from tests.samples import FULL, choose_sample, sample_size
 
@@ -92,6 +93,7 @@ def shared_clients() -> Iterator[None]:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "sample(name, size): as many of the tests with this name run as size says")
     config.addinivalue_line("markers", "long: takes long, and runs with OTTLA_SAMPLES=full only (make test-all)")
+    config.pluginmanager.register(loading, "tests.loading")
     # A shell starts its background jobs with interrupts ignored, and their children inherit it: tests send them.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--hypothesis-seed", default=None) is None:
@@ -151,7 +153,8 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     yield
     if nextitem is None or nextitem.path != item.path:
         spent = count_cpu_seconds()
-        _seconds[folder_of(item.nodeid.split("::")[0])] += max(0.0, spent - _spent_before)
+        by_tests = spent - _spent_before - loading.take_loading_seconds()
+        _seconds[folder_of(item.nodeid.split("::")[0])] += max(0.0, by_tests)
         _spent_before = spent
         for name in still_running():
             _first_seen.setdefault(name, item.location[0])
@@ -161,8 +164,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Look for leaks in a process that has run tests; a worker hands them to the process that started it."""
     config = session.config
-    leads_workers = getattr(config.option, "dist", "no") != "no" and not is_worker(config)
-    if not leads_workers:
+    if not loading.leads_workers(config):
         _leaks.extend(f"{name} was left running by {_first_seen.get(name, 'a test')}" for name in still_running())
     if is_worker(config):
         config.workeroutput["leaks"] = _leaks  # type: ignore[attr-defined]

@@ -3,8 +3,8 @@
 A worker takes whole files. Tests that share something expensive form a group, and a group runs in one worker: its tests
 share one Spark session or one Apache Kafka, however many workers there are. Tests that use Spark are two groups,
 because one of them would take longer than everything else together. Groups take longest, so they are handed out first;
-the last are the many short files of `tests/unit`. The workers know which fixtures a test uses, the process that
-schedules them does not: they tell it by a file.
+the last are the many short files of `tests/unit`. Whoever collects knows which fixtures a test uses: the process that
+leads the run, or, if tests were selected one by one, the workers, which tell it by a file (`loading.py`).
 """
 
 import json
@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.loading import Placeholder, await_listing, leads_workers, list_tests
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -40,7 +42,7 @@ SHARED = "directory_of_groups"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if getattr(config.option, "dist", "no") == "no" or hasattr(config, "workerinput"):
+    if not leads_workers(config):
         return
     config.option.loadscopereorder = False  # work is handed out in the order of the collection, not by size
     config.stash[_directory] = Path(tempfile.mkdtemp(prefix="ottla-tests-"))
@@ -76,15 +78,28 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Load
     return GroupScheduling(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    config = session.config
+    if leads_workers(config):
+        list_tests(session, config.stash[_directory])
+    elif hasattr(config, "workerinput"):
+        await_listing(config, Path(config.workerinput[SHARED]))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not hasattr(config, "workerinput"):
+    if leads_workers(config):
+        directory = config.stash[_directory]
+    elif hasattr(config, "workerinput") and not any(isinstance(item, Placeholder) for item in items):
+        directory = Path(config.workerinput[SHARED])
+    else:
         return
     groups: dict[str, str] = {}
     for item in items:
         if group := group_of(item.location[0], getattr(item, "fixturenames", ())):
             groups[item.nodeid] = group
-    write_groups(Path(config.workerinput[SHARED]), groups)
+    write_groups(directory, groups)
     items.sort(key=lambda item: GROUPS.index(groups[item.nodeid]) if item.nodeid in groups else len(GROUPS))
 
 

@@ -8,6 +8,8 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import (
     BUDGETS,
     SEED,
@@ -19,6 +21,7 @@ from tests.conftest import (
     still_running,
 )
 from tests.patience import PATIENCE_S
+from tests.samples import FULL, choose_sample
 
 
 def test_a_folder_over_its_budget_is_named() -> None:
@@ -98,10 +101,13 @@ def run_suite_in(directory: Path, tests: str, *options: str, **environment: str)
 
 
 PARALLEL = """
-import subprocess, sys
+import os, pathlib, subprocess, sys
 import pytest
 from tests.conftest import SEED
 from tests.needs import skip_without
+
+with pathlib.Path("imported").open("a") as file:
+    file.write(f"{os.getpid()}\\n")
 
 def test_seed():
     assert SEED == 77
@@ -114,22 +120,17 @@ def test_skipped(number):
 def test_long():
     raise AssertionError("not in the usual run")
 
+@pytest.mark.parametrize("number", range(5))
+@pytest.mark.sample("numbers", 2)
+def test_number(number): pass
+
+@pytest.mark.sample("numbers", 2)
+def test_another(): pass
+
 def test_leak():
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
     globals()["leaked"] = child
 """
-
-
-def test_a_parallel_run_shares_its_seed_and_fails_for_what_its_workers_leave_behind(tmp_path: Path) -> None:
-    # All tests pass, and the run fails because a worker has left a process behind. The skips are one line.
-    status, output = run_suite_in(tmp_path, PARALLEL, "-n", "1", OTTLA_SEED="77")
-    assert status == 1, output
-    assert "2 passed, 3 skipped" in output
-    assert "seed: OTTLA_SEED=77" in output
-    assert re.search(r"^FAILED process \d+ was left running by test_nested.py$", output, re.MULTILINE), output
-    assert re.search(r"^CPU seconds by folder, of its budget: \S+ \d+ of", output, re.MULTILINE), output
-    assert re.search(r"^skipped: 3 tests need kcat \(kcat is not installed\)$", output, re.MULTILINE), output
-
 
 GROUPED = """
 import os, pathlib
@@ -146,16 +147,30 @@ def test_by_itself(): pass
 """
 
 
-def test_tests_of_a_group_run_in_one_process(tmp_path: Path) -> None:
-    # The tests are in three files, and there are three workers.
+def test_a_parallel_run(tmp_path: Path) -> None:
+    # Three workers have the seed of the run, and run as many tests of a sample as it says. Files with tests of a group
+    # run in one of them, and a file is imported by the process that leads the run and by the worker that runs it. All
+    # tests pass, and the run fails because a worker has left a process behind. The skips are one line.
     for number in range(3):
         (tmp_path / f"test_grouped_{number}.py").write_text(GROUPED)
-    status, output = run_suite_in(tmp_path, "def test_alone(): pass", "-n", "3")
-    assert status == 0, output
-    assert "7 passed" in output
+    status, output = run_suite_in(tmp_path, PARALLEL, "-n", "3", OTTLA_SEED="77")
+    assert status == 1, output
+    assert "10 passed, 3 skipped" in output
+    assert "seed: OTTLA_SEED=77" in output
+    assert re.search(r"^FAILED process \d+ was left running by test_nested.py$", output, re.MULTILINE), output
+    assert re.search(r"^CPU seconds by folder, of its budget: \S+ \d+ of", output, re.MULTILINE), output
+    assert re.search(r"^skipped: 3 tests need kcat \(kcat is not installed\)$", output, re.MULTILINE), output
     processes = (tmp_path / "processes").read_text().split()
     assert len(processes) == 3
     assert len({*processes}) == 1
+    assert len((tmp_path / "imported").read_text().split()) == 2
+
+
+def test_a_file_that_cannot_be_imported_ends_a_parallel_run(tmp_path: Path) -> None:
+    status, output = run_suite_in(tmp_path, "import nothing_of_this_name", "-n", "1")
+    assert status == pytest.ExitCode.INTERRUPTED, output
+    assert "No module named 'nothing_of_this_name'" in output
+    assert "1 error in " in output
 
 
 HANGING = """
@@ -179,22 +194,10 @@ def test_a_test_that_hangs_is_named_and_ends_its_process(tmp_path: Path) -> None
     assert "in test_forever" in output, "the stacks are printed"
 
 
-SAMPLED = """
-import pytest
-
-@pytest.mark.parametrize("number", range(5))
-@pytest.mark.sample("numbers", 2)
-def test_number(number): pass
-
-@pytest.mark.sample("numbers", 2)
-def test_another(): pass
-"""
-
-
 def test_a_few_tests_of_a_sample_run_and_all_in_a_full_run(tmp_path: Path) -> None:
     # The same seed chooses the same tests.
-    ran = [run_suite_in(tmp_path, SAMPLED, "-v", OTTLA_SEED="7")[1] for _ in range(2)]
-    chosen = [re.findall(r"::(test_\S+) PASSED", output) for output in ran]
-    assert [len(each) for each in chosen] == [2, 2], ran
-    assert chosen[0] == chosen[1]
-    assert "6 passed" in run_suite_in(tmp_path, SAMPLED, OTTLA_SAMPLES="full")[1]
+    names = [*"abcdef"]
+    assert choose_sample(names, 2, "numbers") == choose_sample(names, 2, "numbers")
+    assert len(choose_sample(names, 2, "numbers")) == (len(names) if FULL else 2)
+    status, output = run_suite_in(tmp_path, PARALLEL, "-k", "number or another", OTTLA_SAMPLES="full")
+    assert (status, "6 passed" in output) == (0, True), output
