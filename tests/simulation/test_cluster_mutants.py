@@ -60,6 +60,7 @@ SLOW = ("keeps records that the leader does not have",)
 """Bugs that take the simulation long to find."""
 
 
+@pytest.mark.sample("bugs of a cluster", 1)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.long) if name in SLOW else name for name in MUTANTS]
 )

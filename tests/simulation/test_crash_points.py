@@ -19,7 +19,7 @@ from tests.simulation.crash_points import (
 )
 from tests.simulation.history import Ending
 
-SAMPLE = {PRODUCING.name: 16, UPKEEP.name: 12}
+SAMPLE = {PRODUCING.name: 8, UPKEEP.name: 6}
 FIRST_ROLLS = range(225, 254)
 """Operations of `UPKEEP` just after a compacted log has rolled, and before its first recovery point is on disk."""
 

@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.crash_points import every_point
 from tests.simulation.transactions import count_operations, run
 
-SAMPLE = 15
+SAMPLE = 6
 
 
 @pytest.mark.parametrize("version", [1, 2])

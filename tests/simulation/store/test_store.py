@@ -21,8 +21,10 @@ from ottla.errors import ErrorCode, KafkaError
 from tests.samples import sample_size
 from tests.simulation.store.scenario import Verdict, run
 
-SEEDS = sample_size(2, 100)
+SEEDS = sample_size(1, 100)
 SEEDS_MAX = 60
+EVENTFUL = 1
+"""A seed whose faults do everything that the scenario is for."""
 FIRST_SEEDS = {
     "appends without the alive check": 1,
     "takes a lost connection for a failed append": 1,
@@ -50,15 +52,16 @@ def test_no_seed_breaks_a_promise(seed: int) -> None:
     assert not failures, f"{len(failures)} of {SEEDS} seeds from {seed}:\n" + "\n".join(failures)
 
 
-def test_the_same_seed_gives_the_same_log(seed: int) -> None:
-    assert run_once(seed).digest == run(seed).digest
+def test_the_same_seed_gives_the_same_log_and_another_seed_another(seed: int) -> None:
+    assert run_once(EVENTFUL).digest == run(EVENTFUL).digest
+    assert run_once(EVENTFUL).digest != run_once(seed).digest
 
 
 def test_the_faults_reach_what_they_are_for() -> None:
     """Brokers are fenced, controllers elected again, and appends settled by empty entries."""
-    counts = [run(seed).counts for seed in (1, 2)]
-    for kind, least in (("FenceBroker", 10), ("BecomeController", 5), ("empty entries", 2), ("RegisterBroker", 20)):
-        assert sum(each.get(kind, 0) for each in counts) >= least, kind
+    counts = run_once(EVENTFUL).counts
+    for kind, least in (("FenceBroker", 5), ("BecomeController", 3), ("empty entries", 1), ("RegisterBroker", 10)):
+        assert counts.get(kind, 0) >= least, kind
 
 
 # Bugs
@@ -145,7 +148,7 @@ MUTANTS: dict[str, tuple[list[Patch], str]] = {
 }
 
 
-@pytest.mark.sample("bugs of the store", 2)
+@pytest.mark.sample("bugs of the store", 1)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_simulation_finds_a_bug(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # The seeds are fixed, because the test is about what the simulation can find, not about luck.
