@@ -4,12 +4,12 @@ Patterns are the names that `source.uses` produces; `*` matches anything, dots i
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from fnmatch import translate
 from functools import cache
 
-from tests.tidy.source import Finding, Module, uses, within
+from tests.tidy.source import Finding, Module, names_used, uses, within
 
 EVERYWHERE = ("ottla", "pyspark_ottla")
 COMMAND_LINE = "the outermost layer: it hands the real thing to everything below"
@@ -37,23 +37,33 @@ class Ban:
         if not any(within(module.name, place) for place in self.where):
             return
         lines: dict[int, str] = {}
+        forbidden = _forbidden_among(names_used(module), self.forbidden, self.harmless)
+        if not forbidden:
+            return
         for line, name in uses(module):
-            if self._forbids(name):
+            if name in forbidden:
                 lines.setdefault(line, name)
         for line, name in sorted(lines.items()):
             yield Finding(module.name, line, f"{self.name}: {name}")
 
-    def _forbids(self, name: str) -> bool:
-        bare = name.removesuffix("()")
-        if _any_of(self.harmless)(bare):
-            return name in self.forbidden
-        matches = _any_of(self.forbidden)
-        return bool(matches(name) or matches(bare))
+
+def _forbidden_among(names: Set[str], forbidden: tuple[str, ...], harmless: tuple[str, ...]) -> set[str]:
+    return {name for name in names if _forbids(name, forbidden, harmless)}
+
+
+@cache
+def _forbids(name: str, forbidden: tuple[str, ...], harmless: tuple[str, ...]) -> bool:
+    """Kept for each name: most modules use the same ones."""
+    bare = name.removesuffix("()")
+    if _any_of(harmless)(bare):
+        return name in forbidden
+    matches = _any_of(forbidden)
+    return bool(matches(name) or matches(bare))
 
 
 @cache
 def _any_of(patterns: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
-    """One regular expression for many patterns: the suite asks a hundred thousand times."""
+    """One regular expression for many patterns."""
     return re.compile("|".join(map(translate, patterns)) or r"(?!)").match
 
 

@@ -57,8 +57,12 @@ def text_findings(name: str, content: bytes) -> Iterator[Finding]:
     """Unfinished work, addresses of package registries and paths of one person's machine."""
     if BINARY in content:
         return
-    for number, line in enumerate(content.decode("utf-8", errors="replace").splitlines(), start=1):
-        for what, pattern in (("unfinished", UNFINISHED), ("registry", REGISTRY), ("machine path", MACHINE_PATH)):
+    text = content.decode("utf-8", errors="replace")
+    patterns = (("unfinished", UNFINISHED), ("registry", REGISTRY), ("machine path", MACHINE_PATH))
+    if not any(pattern.search(text) for _, pattern in patterns):
+        return
+    for number, line in enumerate(text.splitlines(), start=1):
+        for what, pattern in patterns:
             match = pattern.search(line)
             if match:
                 yield Finding(name, number, f"{what}: {match.group()}")

@@ -106,6 +106,12 @@ def uses(module: Module) -> tuple[tuple[int, str], ...]:
     return tuple(_uses(module))
 
 
+@cache
+def names_used(module: Module) -> frozenset[str]:
+    """The names of `uses`, each once."""
+    return frozenset(name for _, name in uses(module))
+
+
 def _uses(module: Module) -> Iterator[tuple[int, str]]:
     yield from imports(module)
     origins = _origins(module)
