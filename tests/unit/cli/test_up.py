@@ -16,6 +16,7 @@ import pytest
 
 from ottla import __version__
 from tests.patience import PATIENCE_S
+from tests.unit.cli.every_command import run
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "src")}
 
@@ -43,12 +44,12 @@ def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 
 def refusal(*arguments: str) -> tuple[int, str]:
-    """The exit status and the one line on stderr of a broker that cannot start."""
-    ended = finished("up", "--log-level", "error", *arguments)
-    assert ended.stdout == ""
-    (line,) = ended.stderr.splitlines()
+    """The exit status and the one line on stderr of a broker that cannot start. It is tried in this process."""
+    ended = run(["up", "--log-level", "error", *arguments])
+    assert ended.output == ""
+    (line,) = ended.errors.splitlines()
     assert line.startswith("ottla: ")
-    return ended.returncode, line
+    return ended.status, line
 
 
 def test_version() -> None:

@@ -14,6 +14,7 @@ from ottla.streams.formats import RecordFormat
 from ottla.streams.graph import Node
 from ottla.streams.processors import Context, Processor, Timer, ValueState
 from ottla.streams.testing import TestDriver
+from tests.samples import sample_size
 from tests.unit.streams.planning.topologies import LONG, count, join, rekey, sink, source, to_table
 
 Row = dict[str, Any]
@@ -62,7 +63,7 @@ def change(random: Random, at: int) -> tuple[str, Row]:
 @pytest.mark.parametrize("left", LEFT_SIDES)
 def test_a_foreign_key_join_is_that_of_both_tables(left: str, how: str, seed: int) -> None:
     # For every cut and order of tasks: the topic, the store and the join of both tables are the same.
-    for number in range(3):
+    for number in range(sample_size(1, 20)):
         random = Random(seed + number)
         tables: dict[str, dict[Any, Row]] = {"orders": {}, "customers": {}}
         result = join_customers(LEFT_SIDES[left](), how)

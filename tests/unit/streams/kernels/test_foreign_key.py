@@ -12,6 +12,7 @@ from ottla.streams.kernels.joining import JoinShape, JoinSide
 from ottla.streams.kernels.tables import DerivedTableKernel, SourceTableKernel
 from ottla.streams.rows import DELETED, ORDER, TIMESTAMP, stream_schema
 from ottla.streams.state.store import MemoryReader
+from tests.samples import sample_size
 from tests.unit.streams.kernels.harness import Event, State, make_rows
 
 LEFT = pa.schema([("order", pa.int64()), ("customer", pa.string()), ("amount", pa.int64())])
@@ -222,7 +223,7 @@ def kafka(how: str, events: list[Event]) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("how", ["inner", "left"])
 def test_step_by_step_every_change_is_the_one_of_kafka_streams(how: str, seed: int) -> None:
     random = Random(seed)
-    for _ in range(15):
+    for _ in range(sample_size(5, 100)):
         events = [random_event(random, at) for at in range(random.randint(0, 25))]
         pipeline = Pipeline(how)
         for event in events:

@@ -11,6 +11,7 @@ from ottla.streams.kernels.joining import JoinShape
 from ottla.streams.kernels.table_joins import TableJoinKernel
 from ottla.streams.kernels.tables import DerivedTableKernel, SourceTableKernel
 from ottla.streams.rows import DELETED, OLD, ORDER, TIMESTAMP
+from tests.samples import sample_size
 from tests.unit.streams.kernels.harness import Event, State, cut, make_rows
 
 LEFT = pa.schema([("id", pa.int64()), ("name", pa.string())])
@@ -102,7 +103,7 @@ def run(how: str, events: list[Event], random: Random | None, *, is_source: bool
 def test_every_change_is_the_one_of_kafka_streams(how: str, size: str, seed: int) -> None:
     # Row by row, and the same for every cut: results before and after, tombstones and times.
     random = Random(seed)
-    for _ in range(15):
+    for _ in range(sample_size(5, 100)):
         events = random_events(random)
         found = run(how, events, None if size == "one row per batch" else random, is_source=True)
         assert [simplify(row) for row in found] == model(how, events)
@@ -113,7 +114,7 @@ def test_every_change_is_the_one_of_kafka_streams(how: str, size: str, seed: int
 def test_tables_with_a_changelog_of_their_own_end_the_same(how: str, seed: int) -> None:
     # Their own steps have written the whole batch before the join runs, and the join still sees each value in its time.
     random = Random(seed)
-    for _ in range(10):
+    for _ in range(sample_size(5, 100)):
         events = random_events(random)
         ends = []
         for rows in (run(how, events, random, is_source=False), run(how, events, None, is_source=True)):
