@@ -5,7 +5,7 @@ python tools/write_compatibility.py          # writes the page; a test fails whe
 
 from pathlib import Path
 
-from ottla.broker.handler_table import load_handlers
+from ottla.broker.handler_table import HandlerTable
 from ottla.wire import frames
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "compatibility.md"
@@ -18,7 +18,7 @@ STABLE = {22: range(0, 6)}
 
 
 def build_page() -> str:
-    table = load_handlers()
+    table = HandlerTable()
     lines = [
         "# Compatibility",
         "",
@@ -33,7 +33,7 @@ def build_page() -> str:
         "| key | API | Kafka 4.3 | Ottla |",
         "|--:|---|---|---|",
     ]
-    for api in frames.apis():
+    for api in frames.list_kafka_apis():
         if api.key in CONTROLLER_ONLY:
             continue
         here = format_versions(table[api.key].versions) if api.key in table else "not yet"

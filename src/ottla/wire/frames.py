@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 from ottla.wire import schema, shapes
 from ottla.wire.malformed import Malformed
 from ottla.wire.message import Message
-from ottla.wire.messages.index import APIS
+from ottla.wire.messages.index import APIS, UNSPOKEN
 from ottla.wire.primitives import Bytes
 from ottla.wire.readers import skip_tags
 
@@ -74,8 +74,13 @@ _BY_FOLDER = {each.folder: each for each in _BY_KEY.values()}
 
 
 def apis() -> tuple[Api, ...]:
-    """Every API, in the order of their keys."""
+    """Every API that the broker or its clients speak, in the order of their keys."""
     return tuple(_BY_KEY.values())
+
+
+def list_kafka_apis() -> list[Api]:
+    """Every API of Kafka, in the order of their keys. Those that are not spoken here have no messages."""
+    return sorted((*_BY_KEY.values(), *(Api(*row) for row in UNSPOKEN)), key=lambda each: each.key)
 
 
 def api(key: int) -> Api:

@@ -12,7 +12,7 @@ from ottla.testing import LocalBroker
 from ottla.wire.fetch import FetchRequest
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.wire.messages.vote import VoteRequest
+from ottla.wire.messages.share_group_describe import ShareGroupDescribeRequest
 
 
 class ScriptedBroker:
@@ -62,9 +62,9 @@ def test_a_real_broker_is_asked_in_a_version_that_both_know(ottla_broker: LocalB
     with Connection(host, int(port), Security(), Random(1)) as connection:
         assert connection.knows(DescribeClusterRequest)
         assert len(connection.ask(DescribeClusterRequest()).brokers) == 1
-        assert not connection.knows(VoteRequest)
+        assert not connection.knows(ShareGroupDescribeRequest)
         with pytest.raises(KafkaError) as refused:
-            connection.ask(VoteRequest())
+            connection.ask(ShareGroupDescribeRequest())
         assert refused.value.code == ErrorCode.UNSUPPORTED_VERSION
 
 

@@ -17,10 +17,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     from ottla import __version__
     from ottla.client.connection import CLIENT_ID
-    from ottla.wire.frames import apis
+    from ottla.wire.frames import list_kafka_apis
     from ottla.wire.messages.api_versions import ApiVersionsRequest
 
-    ours = {api.key: api for api in apis()}
+    ours = {api.key: api for api in list_kafka_apis()}
     with open_client(options) as client:
         for broker in sorted(fetch_metadata(client).brokers, key=lambda each: each.node_id):
             answer = client.ask_broker(
