@@ -313,7 +313,7 @@ class Histories(RuleBasedStateMachine):
     @rule()
     def flush(self) -> None:
         async def flushing() -> None:
-            self.partition.request_flush()
+            self.partition.flushing.request()
 
         self.do(flushing)
 

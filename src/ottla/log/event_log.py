@@ -142,7 +142,7 @@ class Topic:
         partition = self._find(index)
         end = partition.log.end_offset
         if partition.durable.value < end:
-            partition.request_flush()
+            partition.flushing.request()
             await partition.durable.reach(end)
 
     def trim(self, before: int, partition: int = 0) -> None:

@@ -3,6 +3,7 @@
 assembly.py            every part below, put together: what the broker starts, configures and closes
 replicas.py            lookup: the partition of a request, or the error that answers for it
 partition.py           one partition: its log, its state in the cluster, its high watermark
+flushing.py            its flushes: one at a time, shared by all records that wait for it
 in_sync.py             the followers of a partition: how far each is, who is in sync
 isr_proposals.py       takes the ISR changes that leaders want to the metadata, many in one entry
 full_disks.py          replicas whose disk has no room leave their ISRs, so that others lead

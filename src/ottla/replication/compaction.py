@@ -141,7 +141,7 @@ class Compaction:
         if log.has_failed or partition.is_moving or partition.state is None or len(log.segments) < 2:
             return None
         if log.has_unflushed_sealed_segment:
-            partition.request_flush()  # segments that are not flushed wait for the next round
+            partition.flushing.request()  # segments that are not flushed wait for the next round
         try:
             return measure_dirt(log, partition.last_stable_offset, rules_of(partition.config), now_ms)
         except (OSError, KafkaError) as error:
@@ -196,7 +196,7 @@ class Compaction:
         """
         end_offset = partition.log.end_offset
         if partition.log.recovery_point < end_offset:
-            partition.request_flush()
+            partition.flushing.request()
             try:
                 await partition.durable.reach(end_offset)
             except KafkaError:

@@ -266,7 +266,7 @@ class Moves:
         partition, target, copy, log = move.partition, move.target, move.copy, move.partition.log
         home = self._replicas.home(partition)
         assert copy is not None and home is not None
-        if copy.end_offset < log.log_start_offset or partition.is_being_truncated:
+        if copy.end_offset < log.log_start_offset or partition.flushing.is_held:
             return False
         pieces = _find_pieces(log, copy.end_offset, STEP_BYTES)
         if sum(piece.length for piece in pieces) > LAST_STEP_BYTES:

@@ -9,33 +9,28 @@ back.
 
 import asyncio
 import logging
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 from ottla.cluster.image import PartitionImage
 from ottla.config import TopicConfig
-from ottla.config.topic import LONG_MAX
 from ottla.errors import ErrorCode, KafkaError
 from ottla.observability.metrics import TopicMeter
 from ottla.records import batch
 from ottla.records.batch import BatchHeader
+from ottla.replication.flushing import Flushing
 from ottla.replication.in_sync import UNKNOWN, InSync, IsrProposer
 from ottla.replication.refused_batches import RefusedBatches, explain_refusal
 from ottla.replication.validation import Rules
 from ottla.replication.watermarks import Signal, Watermark
-from ottla.storage.disk_errors import describe_error, is_failure, is_full
+from ottla.storage.disk_errors import is_full
 from ottla.storage.files import Bytes, FileSlice
-from ottla.storage.log import AbortedTransaction, Appended, Flush, Log, LogSettings
+from ottla.storage.log import AbortedTransaction, Appended, Log, LogSettings
 from ottla.storage.retention import find_expired
 from ottla.system.threads import Offload
 from ottla.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
-
-FLUSH_RETRY_S = 1.0
-"""Seconds until a flush is tried again after the disk was full."""
 
 
 @dataclass(slots=True)
@@ -51,19 +46,13 @@ class PartitionRead:
 
 class Partition:
     __slots__ = (
-        "_after_flush",
-        "_flush_retry",
-        "_flush_wanted",
-        "_flushing",
-        "_holds_flushes",
         "_isr_proposer",
-        "_offload",
         "_refused",
-        "_unflushed_since",
         "broker_id",
         "config",
         "durable",
         "end_moved",
+        "flushing",
         "high_watermark",
         "in_sync",
         "index",
@@ -111,13 +100,7 @@ class Partition:
         """Whether the log is being copied to another data directory. It is not compacted meanwhile."""
         self._isr_proposer = isr_proposer
         self._refused: RefusedBatches = {}
-        self._offload = offload
-        self._flushing: Flush | None = None
-        self._flush_wanted = 0
-        self._flush_retry: asyncio.TimerHandle | None = None
-        self._after_flush: Callable[[], None] | None = None
-        self._holds_flushes = False
-        self._unflushed_since: float | None = None
+        self.flushing = Flushing(self, offload)
 
     def __repr__(self) -> str:
         return str(self.topic_partition)
@@ -142,7 +125,7 @@ class Partition:
         else:
             self.in_sync = None
             if before is None or (before.leader, before.leader_epoch) != (state.leader, state.leader_epoch):
-                self._fail_waiters(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+                self.fail_waiters(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         self.high_watermark.wake()
         self.end_moved.wake()
 
@@ -162,7 +145,7 @@ class Partition:
         else:
             in_sync.follow(state, now)
         if self.config.flush_messages == 1 and self.log.recovery_point < self.log.end_offset:
-            self.request_flush()  # records that a crash left may be in the page cache only
+            self.flushing.request()  # records that a crash left may be in the page cache only
         self._move_high_watermark()
         if proposer is not None and len(state.isr) < len(state.replicas):
             proposer.note_incomplete(self)
@@ -171,7 +154,8 @@ class Partition:
             # The high watermark stands still until more replicas are in sync: producers need not wait for that.
             self.high_watermark.fail(KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
 
-    def _fail_waiters(self, error: KafkaError) -> None:
+    def fail_waiters(self, error: KafkaError) -> None:
+        """Requests that wait for this partition get `error`."""
         self.durable.fail(error)
         self.high_watermark.fail(error)
 
@@ -222,7 +206,7 @@ class Partition:
         try:
             appended = log.append(records, header, state.leader_epoch, now_ms)
         except KafkaError as error:
-            self._note_refusal(error.__cause__)
+            self.note_refusal(error.__cause__)
             raise explain_refusal(self._refused, header, error) from error.__cause__
         if self._refused:
             self._refused.pop(header.producer_id, None)
@@ -231,10 +215,10 @@ class Partition:
             meter.messages_in += header.record_count
             meter.bytes_in += len(records)
             if log.end_offset - log.recovery_point >= config.flush_messages:
-                self.request_flush()
-            elif log.has_unflushed_sealed_segment and self._flushing is None:
+                self.flushing.request()
+            elif log.has_unflushed_sealed_segment:
                 # As Kafka does after a roll: nobody waits for it, but recovery then need not read sealed segments.
-                self._start_flush()
+                self.flushing.start()
             self._move_high_watermark()
             if self.end_moved.watchers:
                 self.end_moved.wake()
@@ -245,7 +229,7 @@ class Partition:
         wanted = appended.last_offset + 1
         if acks == -1:
             return None if self.high_watermark.value >= wanted else self.high_watermark.reach(wanted)
-        if acks == 1 and self._flush_wanted >= wanted > self.durable.value:
+        if acks == 1 and self.flushing.wanted >= wanted > self.durable.value:
             return self.durable.reach(wanted)
         return None
 
@@ -293,7 +277,7 @@ class Partition:
                 logger.info("%s: retention drops segments %s: %s", self, ", ".join(gone), reason)
         return log.advance_log_start(start)
 
-    def _note_refusal(self, cause: BaseException | None) -> None:
+    def note_refusal(self, cause: BaseException | None) -> None:
         """A disk that is full has refused a write: other replicas had better lead."""
         if self._isr_proposer is not None and isinstance(cause, OSError) and is_full(cause):
             self._isr_proposer.note_full_disk(self.topic_id, self.index)
@@ -306,14 +290,14 @@ class Partition:
         try:
             appended = log.append_as_follower(records, now_ms)
         except KafkaError as error:
-            self._note_refusal(error.__cause__)
+            self.note_refusal(error.__cause__)
             raise
         if appended is None:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self}: {len(records)} bytes from the leader are no batch")
         if log.end_offset - log.recovery_point >= self.config.flush_messages:
-            self.request_flush()
-        elif log.has_unflushed_sealed_segment and self._flushing is None:
-            self._start_flush()
+            self.flushing.request()
+        elif log.has_unflushed_sealed_segment:
+            self.flushing.start()
 
     def follow_leader(self, high_watermark: int, log_start_offset: int) -> None:
         """Take over the leader's high watermark and log start, as far as this log goes."""
@@ -329,7 +313,7 @@ class Partition:
         end_offset = self.log.end_offset
         if self.config.flush_messages != 1 or self.log.recovery_point >= end_offset:
             return None
-        self.request_flush()
+        self.flushing.request()
         return self.durable.reach(end_offset)
 
     def lower_watermarks(self, error: KafkaError) -> None:
@@ -338,106 +322,19 @@ class Partition:
         self.high_watermark.advance(self.log.log_start_offset)
         self.durable.retreat(self.log.recovery_point, error)
 
-    # Flushing. One fsync is in flight at a time; all records that are appended meanwhile share the next (group commit).
+    # Flushing
 
-    def request_flush(self) -> None:
-        self._flush_wanted = self.log.end_offset
-        if self._flushing is None:
-            self._start_flush()
-
-    def hold_flushes(self, action: Callable[[], None]) -> None:
-        """Start no flush until `resume_flushes`. `action` is called when none is in flight, which may be now.
-
-        A truncation writes the same files as a flush.
-        """
-        self._holds_flushes = True
-        if self._flushing is None:
-            action()
-        else:
-            self._after_flush = action
-
-    @property
-    def is_being_truncated(self) -> bool:
-        return self._holds_flushes
-
-    def resume_flushes(self) -> None:
-        self._holds_flushes = False
-        end_offset = self.log.end_offset
-        self._flush_wanted = end_offset if self.config.flush_messages == 1 else min(self._flush_wanted, end_offset)
-        if self.log.recovery_point < self._flush_wanted and self._flushing is None and not self.log.has_failed:
-            self._start_flush()
-
-    def _start_flush(self) -> None:
-        if self._holds_flushes:
-            return
-        flush = self.log.start_flush()
-        self._flushing = flush
-        if flush is not None:
-            self._offload(flush.run).add_done_callback(partial(self._flushed, self.log))
-
-    def _flushed(self, log: Log, future: asyncio.Future[Any]) -> None:
-        self._finish_flush(log, future)
-        action, self._after_flush = self._after_flush, None
-        if action is not None:
-            action()
-
-    def _finish_flush(self, log: Log, future: asyncio.Future[Any]) -> None:
-        flush, self._flushing = self._flushing, None
-        error = None if future.cancelled() else future.exception()
-        if future.cancelled() or flush is None or self.state is None:
-            return  # the replica was retired meanwhile
-        if log is not self.log:  # it was moved to another data directory meanwhile
-            self.request_flush()
-            return
-        if isinstance(error, OSError) and not is_failure(error):
-            self._put_off_flush(error)
-            return
-        if error is not None:
-            self.fail(f"flush failed: {error}")
-            return
-        self.log.finish_flush(flush)
+    def note_flushed(self) -> None:
+        """More of the log is on disk."""
         self.durable.advance(self.log.recovery_point)
         self._move_high_watermark()
-        if self.log.recovery_point < self._flush_wanted:
-            self._start_flush()
-
-    def _put_off_flush(self, error: OSError) -> None:
-        """The disk has no room for the leader epochs: waiting producers get an error, the flush is tried again."""
-        logger.warning(
-            "%s cannot be flushed, the next attempt is in %.0f s: %s", self, FLUSH_RETRY_S, describe_error(error)
-        )
-        self.log.epochs.is_dirty = True
-        self._note_refusal(error)
-        self._fail_waiters(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, describe_error(error)))
-        if self._flush_retry is None:
-            self._flush_retry = asyncio.get_running_loop().call_later(FLUSH_RETRY_S, self._flush_again)
-
-    @property
-    def is_flush_put_off(self) -> bool:
-        """Whether a flush is tried again soon, because the disk was full."""
-        return self._flush_retry is not None
-
-    def _flush_again(self) -> None:
-        self._flush_retry = None
-        if self.state is not None and self._flushing is None and not self.log.has_failed:
-            self._start_flush()
 
     def fail(self, reason: str) -> None:
         """The disk failed. After a failed fsync nobody knows what is on it, so this log accepts no more records."""
         self.log.fail(reason)
         if self.log.on_disk_failure is not None:
             self.log.on_disk_failure(f"{self}: {reason}")
-        self._fail_waiters(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
-
-    def flush_if_old(self, now: float) -> None:
-        """Apply flush.ms. Called once a second: `_unflushed_since` is when a call first found unflushed records."""
-        if self.config.flush_ms == LONG_MAX or self.log.recovery_point >= self.log.end_offset:
-            self._unflushed_since = None
-        elif self._unflushed_since is None:
-            self._unflushed_since = now
-        if self._unflushed_since is not None and (now - self._unflushed_since) * 1000 >= self.config.flush_ms:
-            self._unflushed_since = None
-            self.request_flush()
+        self.fail_waiters(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
 
     def configure(self, config: TopicConfig, settings: LogSettings) -> None:
         """Use changed settings, from the next batch on."""
@@ -460,7 +357,7 @@ class Partition:
         self.state = None
         self.in_sync = None
         self.log.abandon()
-        self._fail_waiters(error)
+        self.fail_waiters(error)
         self.end_moved.wake()
 
     # Followers, on the leader

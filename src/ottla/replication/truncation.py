@@ -97,7 +97,7 @@ class Truncations:
         self.count += 1
         partition.lower_watermarks(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the log was truncated"))
         self._running[partition] = asyncio.get_running_loop().create_future()
-        partition.hold_flushes(lambda: self._run(partition, truncation))
+        partition.flushing.hold(lambda: self._run(partition, truncation))
 
     def _run(self, partition: Partition, truncation: Truncation) -> None:
         self._offload(truncation.run).add_done_callback(lambda future: self._ran(partition, truncation, future))
@@ -144,7 +144,7 @@ class Truncations:
 
     def _end(self, partition: Partition) -> None:
         if partition.state is not None:
-            partition.resume_flushes()
+            partition.flushing.resume()
         running = self._running.pop(partition)
         if not running.done():
             running.set_result(None)

@@ -56,7 +56,7 @@ class Upkeep:
         """flush.ms: no record stays unflushed for longer."""
         now = self._seconds()
         for partition in self._replicas:
-            partition.flush_if_old(now)
+            partition.flushing.apply_flush_ms(now)
 
     async def flush_new_logs(self) -> None:
         """Make new logs durable, even empty ones. A broker that comes back without a log counts as one that lost it.
@@ -66,10 +66,10 @@ class Upkeep:
         new = (
             partition
             for partition in self._replicas
-            if not partition.log.is_directory_durable and not partition.is_flush_put_off
+            if not partition.log.is_directory_durable and not partition.flushing.is_put_off
         )
         for partition in list(islice(new, NEW_LOGS_PER_FLUSH)):
-            partition.request_flush()
+            partition.flushing.request()
 
     async def expire_producers(self) -> None:
         """producer.id.expiration.ms: forget producers that have not written for as long."""

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from ottla.broker.dispatch import Dispatch
-from ottla.broker.handler_table import load_handlers
+from ottla.broker.handler_table import HandlerTable
 from ottla.broker.node import Node
 from ottla.cluster.changes import Endpoint
 from ottla.cluster.image import PartitionImage
@@ -107,7 +107,7 @@ class SmallBroker:
         self.peers.apply(cast(Any, cluster.image))
 
     def _make_dispatch(self) -> Dispatch:
-        table = {key: handler for key, handler in load_handlers().items() if key in (1, 2, 18)}
+        table = {key: handler for key, handler in HandlerTable().items() if key in (1, 2, 18)}
         node = SimpleNamespace(
             broker_id=self.id,
             config=self.config,

@@ -81,7 +81,7 @@ def test_any_failing_operation_takes_the_directory_offline(operation: str) -> No
         partition = broker.node.replicas.get(TOPIC, 1)
         disk.fail(operation, errno.EIO, "/two/*.log")
         if operation == "fsync":
-            partition.request_flush()
+            partition.flushing.request()
         elif operation == "append":
             assert refusal(broker, 1) is OFFLINE
         else:
@@ -175,7 +175,7 @@ def test_the_directory_of_the_metadata_ends_the_broker() -> None:
         disk = new_disk()
         broker = await filled(disk)
         disk.fail("fsync", errno.EIO, "/one/orders-0/*.log")
-        broker.node.replicas.get(TOPIC, 0).request_flush()
+        broker.node.replicas.get(TOPIC, 0).flushing.request()
         await settled()
         assert broker.failure.done()
         assert broker.failure.result().startswith("/one holds the metadata and failed: ")
@@ -212,7 +212,7 @@ def test_what_a_failed_fsync_left_in_memory_is_written_again() -> None:
         for number in range(20):
             append(partition, b"%d" % number * 50)
         disk.fail("fsync", errno.EIO, "/two/*.log")
-        partition.request_flush()
+        partition.flushing.request()
         await settled()
         assert disk.exists("/two/.ottla_failed_fsync")
         broker.abort()
@@ -312,7 +312,7 @@ def test_retention_makes_room_on_a_full_disk() -> None:
 def test_a_flush_without_room_is_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
     # The data is synced, the file of leader epochs has no room: who waits is refused, the partition stays, and the
     # flush is done when there is room, without anybody asking again.
-    monkeypatch.setattr("ottla.replication.partition.FLUSH_RETRY_S", 0.001)
+    monkeypatch.setattr("ottla.replication.flushing.RETRY_S", 0.001)
 
     async def run() -> None:
         disk = new_disk()
@@ -320,7 +320,7 @@ def test_a_flush_without_room_is_put_off(monkeypatch: pytest.MonkeyPatch) -> Non
         partition = broker.node.replicas.get(TOPIC, 1)
         disk.fail("create", errno.ENOSPC, "/two/orders-1/leader-epoch-checkpoint*", times=1)
         waiting = partition.durable.reach(1)
-        partition.request_flush()
+        partition.flushing.request()
         await settled()
         with pytest.raises(KafkaError, match="No space left"):
             waiting.result()

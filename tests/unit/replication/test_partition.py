@@ -187,12 +187,12 @@ def test_flush_ms_flushes_what_has_waited_long_enough() -> None:
     async def scenario() -> None:
         threads = Threads()
         partition = leading(threads, flush_ms="5000")
-        partition.flush_if_old(0.0)
+        partition.flushing.apply_flush_ms(0.0)
         produce(partition, b"a")
         for second in (1.0, 5.9):
-            partition.flush_if_old(second)
+            partition.flushing.apply_flush_ms(second)
             assert not threads.waiting
-        partition.flush_if_old(6.0)
+        partition.flushing.apply_flush_ms(6.0)
         await threads.run()
         assert partition.log.recovery_point == 1
 

@@ -93,7 +93,7 @@ def test_a_crash_after_a_truncation_loses_no_leader_epoch() -> None:
         follower = Follower()
         partition = follower.partition
         follower.copy(20, OLD_EPOCH)
-        partition.request_flush()
+        partition.flushing.request()
         await partition.durable.reach(20)
         await follower.checkpoints.write_recovery_points()
         assert follower.checkpoints.recovery_point_on_disk(partition) == 20
@@ -114,14 +114,14 @@ def test_a_truncation_waits_for_a_flush_and_holds_the_next() -> None:
         partition, work = follower.partition, follower.work
         follower.copy(3, OLD_EPOCH)
         work.runs_at_once = False
-        partition.request_flush()
+        partition.flushing.request()
         assert work.names == ["Flush.run"]
         follower.truncations.truncate(partition, 2)
         assert work.names == ["Flush.run"]
         work.run()
         await asyncio.sleep(0)
         assert work.names == ["Truncation.run"]
-        partition.request_flush()
+        partition.flushing.request()
         assert work.names == ["Truncation.run"]
         work.run()
         await asyncio.sleep(0)

@@ -39,12 +39,12 @@ def test_a_full_disk_is_tried_again_once_a_second_however_often_flushes_are_aske
             future.set_exception(OSError(errno.ENOSPC, "full"))
             return future
 
-        partition._offload = cast(Any, refuse)
+        partition.flushing._offload = cast(Any, refuse)
         for _ in range(10):
-            partition.request_flush()
+            partition.flushing.request()
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-        assert attempts == 10 and partition.is_flush_put_off
+        assert attempts == 10 and partition.flushing.is_put_off
         await asyncio.sleep(5.5)
         assert attempts == 15
 
