@@ -21,7 +21,7 @@ from benchmarks.loads.small_requests import CLIENT_ID, KINDS, Frame
 from ottla.broker.broker import Broker
 from ottla.broker.call import Client
 from ottla.broker.dispatch import Dispatch
-from ottla.broker.handler_table import load_handlers
+from ottla.broker.handler_table import HandlerTable
 from ottla.cluster.acls import create_acls
 from ottla.cluster.topics import NewTopic, create_topic
 from ottla.config import BrokerConfig
@@ -145,7 +145,7 @@ async def measure(seconds: float = SECONDS_EACH, *, authorizer: bool = False) ->
                 )
             if authorizer:
                 await broker.node.metadata.change(partial(create_acls, acls=list_acls()))
-            dispatch = Dispatch(broker.node, load_handlers())
+            dispatch = Dispatch(broker.node, HandlerTable())
             client = Client(1, "PLAINTEXT", ("127.0.0.1", 1), ("127.0.0.1", 9092))
             kinds = {name: kind(READ, WRITTEN) for name, kind in KINDS.items()}
             kinds |= await build_group_frames(dispatch, client)

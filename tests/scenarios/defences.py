@@ -508,9 +508,9 @@ ACCESS_RULES = (
     ),
     Defence(
         "rights for whole requests that nobody checks",
-        "broker/handler_table.py",
-        "            require_one(node, call, rights)",
-        "            pass",
+        "broker/access.py",
+        "        require_one(node, call, rights)",
+        "        pass",
         f"{WALK}::test_nobody_gets_in",
     ),
     Defence(

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ottla.broker.handler_table import load_handlers
+from ottla.broker.handler_table import HandlerTable
 from ottla.errors import ErrorCode
 from ottla.wire.message import Message
 from ottla.wire.messages.api_versions import ApiVersionsRequest
@@ -27,7 +27,7 @@ from tests.raw_client import RawClient
 from tests.scenarios.admin_requests import ADMIN_REQUESTS
 from tests.scenarios.group_requests import GROUP_REQUESTS
 
-HANDLERS = {handler.api.name: handler for handler in load_handlers().values()}
+HANDLERS = {handler.api.name: handler for handler in HandlerTable().values()}
 WITH_A_CODEC_OF_THEIR_OWN = {"Produce", "Fetch"}
 BY_NAME_OR_ID = {"Metadata", "DeleteTopics"}
 """In these APIs a request names a topic by name or by id, never both. In the others the version decides which."""

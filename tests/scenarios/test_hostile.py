@@ -16,7 +16,7 @@ from time import monotonic
 
 import pytest
 
-from ottla.broker.handler_table import load_handlers
+from ottla.broker.handler_table import HandlerTable
 from ottla.records.batch import encode
 from ottla.wire import produce
 from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -94,7 +94,7 @@ HOSTILE_BODIES = {
 def test_malformed_requests_of_every_api(name: str, broker: OttlaUp) -> None:
     # Every version of every API gives an answer or a closed connection, quickly, without much memory or a traceback.
     peak = read_peak_kilobytes(broker.process.pid)
-    for handler in load_handlers().values():
+    for handler in HandlerTable().values():
         for version in handler.versions:
             header = struct.pack(">hhih", handler.api.key, version, 1, -1)
             if version >= handler.api.flexible_from:
@@ -112,7 +112,7 @@ def test_random_bytes(broker: OttlaUp, seed: int) -> None:
     # Random bytes behind a valid request header, and random bytes from the first one on.
     random = Random(seed)
     peak = read_peak_kilobytes(broker.process.pid)
-    apis = [(handler.api.key, version) for handler in load_handlers().values() for version in handler.versions]
+    apis = [(handler.api.key, version) for handler in HandlerTable().values() for version in handler.versions]
     for _ in range(300):
         key, version = random.choice(apis)
         with connect(broker) as stranger, suppress(ConnectionError):

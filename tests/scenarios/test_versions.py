@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from ottla.broker.handler_table import TELEMETRY, load_handlers
+from ottla.broker.handler_table import TELEMETRY, HandlerTable
 from ottla.errors import ErrorCode
 from ottla.testing import LocalBroker
 from ottla.wire import fetch, frames, produce
@@ -77,7 +77,7 @@ def test_api_versions_lists_exactly_the_handlers(client: RawClient) -> None:
     # listed only by a broker with a metrics port.
     answer = client.request(ApiVersionsRequest(), 0)
     advertised = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
-    handlers = [handler for handler in load_handlers().values() if handler.api.name not in TELEMETRY]
+    handlers = [handler for handler in HandlerTable().values() if handler.api.name not in TELEMETRY]
     spoken = {handler.api.key: (handler.versions[0], handler.versions[-1]) for handler in handlers}
     assert advertised == spoken | {PRODUCE: (0, produce.VERSIONS[-1])}
 

@@ -9,11 +9,12 @@ numbering.py      the number of a broker of a cluster: given, kept or generated
 former_single.py  the data directory of a broker that ran alone, when it joins a cluster
 node.py           the parts of this broker, typed: what a handler may use
 call.py           one request as a handler sees it, and the kinds of answers that a connection can send
-handler_table.py  every handler by API key, gathered from the modules of `ottla.handlers`
+handler_table.py  the versions of every API, and its handler, loaded with the first request
 dispatch.py       from the bytes of a request to the bytes of its answer
 throttling.py     quotas around handlers: counts what requests consume, mutes connections
 credentials.py    the users in the metadata, as authentication asks for them
 access.py         the authorizer of a broker, and what it adds to the handlers
+monitoring.py     the metrics port: the page, the watch of the event loop, metrics of clients
 auditing.py       lines of the audit log for administrative requests
 addresses.py      the address at which a client can reach a broker
 faults.py         faults that a test injects

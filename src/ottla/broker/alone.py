@@ -9,7 +9,6 @@ from functools import partial
 
 from ottla.broker.node import Node
 from ottla.broker.participation import Doors, find_endpoints, was_clean
-from ottla.cluster.adoption import adopt_topic
 from ottla.cluster.embedded import DIRECTORY as METADATA_DIRECTORY
 from ottla.cluster.embedded import EmbeddedLog
 from ottla.cluster.features import introduce_features
@@ -23,7 +22,6 @@ from ottla.config import BrokerConfig
 from ottla.replication.assembly import Replication
 from ottla.storage.directories import DataDirectory, DirectoryError, Identity
 from ottla.storage.files import Disk
-from ottla.storage.foreign import find_topics, is_foreign
 from ottla.system.background import Job
 
 CLUSTER_COPY = "metadata-copy"
@@ -84,6 +82,10 @@ class Alone:
         return identities[0]
 
     async def _adopt_topics(self, metadata: Metadata, node_id: int) -> None:
+        # Only a read-only broker needs these.
+        from ottla.cluster.adoption import adopt_topic
+        from ottla.storage.foreign import find_topics
+
         found = await self._doors.offload(find_topics, self._doors.disk, self._directories)
         for (name, topic_id), epochs in sorted(found.items()):
             await metadata.change(
@@ -145,6 +147,8 @@ class Alone:
 
 def take_over_settings(config: BrokerConfig, disk: Disk, directories: Sequence[DataDirectory]) -> BrokerConfig:
     """A read-only broker takes the node id of the data directory. Metadata of Apache Kafka is not read."""
+    from ottla.storage.foreign import is_foreign
+
     known = next((directory.identity for directory in directories if directory.identity), None)
     changes: dict[str, str | None] = {"auto.create.topics.enable": "false"}
     if known is not None:

@@ -3,7 +3,6 @@
 Only a broker with an authorizer does so. The line is written when the answer is ready.
 """
 
-from collections.abc import Mapping
 from types import CoroutineType
 from typing import Any
 
@@ -63,12 +62,10 @@ NAMING = frozenset(
 NAMES_MAX = 20
 
 
-def log_administration(table: Mapping[int, Handler]) -> Mapping[int, Handler]:
-    """The table with handlers that log administrative requests."""
-    return {key: _log(handler) if handler.api.name in ADMINISTRATIVE else handler for key, handler in table.items()}
-
-
-def _log(handler: Handler) -> Handler:
+def log_administration(handler: Handler) -> Handler:
+    """The handler, or one that logs its requests if they are administrative."""
+    if handler.api.name not in ADMINISTRATIVE:
+        return handler
     name, handle = handler.api.name, handler.handle
 
     def note(call: Call[Any], names: str, response: Any) -> Any:

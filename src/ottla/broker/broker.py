@@ -13,11 +13,10 @@ from functools import partial
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
-from ottla.broker.access import build_authorizer, guard
 from ottla.broker.alone import Alone, take_over_settings
 from ottla.broker.dispatch import Dispatch
 from ottla.broker.faults import Faults
-from ottla.broker.handler_table import Handler, advertise, load_handlers, refuse_writes
+from ottla.broker.handler_table import Handler, HandlerTable, advertise, refuse_writes
 from ottla.broker.node import Node
 from ottla.broker.participation import Doors, Participation
 from ottla.cluster.auto_creation import AutoTopicCreation
@@ -30,9 +29,6 @@ from ottla.cluster.producer_ids import ProducerIds
 from ottla.config import BrokerConfig, Listener
 from ottla.config.overrides import parse_connection_limits
 from ottla.coordinators.assembly import Coordinators
-from ottla.observability.endpoint import PageServer
-from ottla.observability.loop_watch import LoopWatch
-from ottla.observability.pages import build_pages
 from ottla.quotas.quotas import Quotas
 from ottla.replication.assembly import Replication
 from ottla.replication.compaction import Compaction
@@ -41,18 +37,19 @@ from ottla.replication.record_checks import RecordChecks
 from ottla.replication.recovery_progress import RecoveryProgress
 from ottla.replication.replicas import Replicas
 from ottla.server import Server, ServerSettings
-from ottla.storage.cleaner.child import ChildCompactor, InlineCompactor
+from ottla.storage.cleaner.child import ChildCompactor
+from ottla.storage.cleaner.order import Compactor
 from ottla.storage.directories import DataDirectory, FailedDirectory
 from ottla.storage.files import Disk, RealDisk
-from ottla.storage.overlay import OverlayDisk
 from ottla.system.background import Background, Job
-from ottla.system.clock import Clock, WallClock, thread_seconds
+from ottla.system.clock import Clock, WallClock
 from ottla.system.threads import Offload, Threads
-from ottla.telemetry.telemetry import Telemetry
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what only some brokers need is imported where they need it
+    from ottla.broker.monitoring import Monitoring
     from ottla.cluster.store import Store
     from ottla.replication.peers import Peers
+    from ottla.security.authorizer import Authorizer
     from ottla.security.listener import ListenerSecurity
     from ottla.system.network import Connect
 
@@ -111,9 +108,14 @@ class Broker:
         self._read_only = read_only
         self._disk: Disk = disk or RealDisk()
         if read_only:
+            from ottla.storage.overlay import OverlayDisk
+
             self._disk = OverlayDisk(self._disk)
-        # A child process can only use the real disk.
-        self._compactor = ChildCompactor() if disk is None else InlineCompactor(self._disk)
+        self._compactor: Compactor = ChildCompactor()
+        if disk is not None:  # a child process can only use the real disk
+            from ottla.storage.cleaner.inline import InlineCompactor
+
+            self._compactor = InlineCompactor(self._disk)
         self._clock = clock or WallClock()
         self._random = random or SystemRandom()
         self._threads = None if offload is not None else Threads()
@@ -129,12 +131,10 @@ class Broker:
         self._coordinators: Coordinators | None = None
         self._server: Server | None = None
         self._securities: list[ListenerSecurity] = []
-        self._endpoint: PageServer | None = None
-        self._loop_watch: LoopWatch | None = None
+        self._monitoring: Monitoring | None = None
         self._stopping = False
         self._node: Node | None = None
         self._quotas: Quotas
-        self._telemetry: Telemetry | None = None
         self._participation: Participation | None = None
         self.failure: asyncio.Future[str]
         """Created by `start`. Done when the broker cannot go on and has to be stopped: the reason, in one line."""
@@ -168,9 +168,7 @@ class Broker:
         replication = Replication(config, self._disk, self._directories, self._clock, self._random, self._offload)
         replication.failures.on_failure = self._directory_failed
         progress = RecoveryProgress(self._clock)
-        authorizer = build_authorizer(config, metadata.image)
-        if authorizer is not None:
-            metadata.on_change(lambda before, after, changes: authorizer.follow(after.acls))
+        authorizer = self._build_authorizer(config, metadata)
         metadata.on_change(self._follow_settings)
         metadata.on_change(replication.reconciliation.apply)
         peers = participation.build(replication)
@@ -182,15 +180,16 @@ class Broker:
         self._quotas.follow(metadata.image.quotas)
         metadata.on_change(self._follow_quotas)
         if config.metrics_port is not None:
-            clock = asyncio.get_running_loop().time
-            self._telemetry = Telemetry(metadata.image, config.telemetry_max_bytes, clock, self._random)
-        table = refuse_writes(load_handlers()) if self._read_only else load_handlers()
-        if authorizer is not None:
-            table = guard(table)
-        self._node = self._build_node(config, metadata, replication, coordinators, table)
+            from ottla.broker.monitoring import Monitoring
+
+            self._monitoring = Monitoring(config, metadata.image, self._random)
+            metadata.on_change(self._monitoring.apply)
+        self._node = self._build_node(config, metadata, replication, coordinators)
         self._node.authorizer = authorizer
         settings = _server_settings(config, self._connections_max)
-        self._server = Server(Dispatch(self._node, table), settings, self._offload, is_open=False)
+        self._server = Server(
+            Dispatch(self._node, HandlerTable(self._wrap_handler)), settings, self._offload, is_open=False
+        )
         self._server.traffic.admission.address_rates = self._quotas.connections
         await self._secure_listeners(config, metadata)
         for listener in config.endpoints.bound:
@@ -205,10 +204,9 @@ class Broker:
         coordinators.follow(metadata.image)
         await self._server.open()
         await participation.serve()
-        if config.metrics_port is not None:
-            watch = self._loop_watch = LoopWatch(asyncio.get_running_loop().time, thread_seconds)
-            self._endpoint = PageServer(build_pages(self._node, self._server, watch, lambda: self._stopping))
-            self.ports[METRICS] = await self._endpoint.start(config.endpoints.bound[0].host, config.metrics_port)
+        if self._monitoring is not None:
+            port = self.ports[config.endpoints.bound[0].name]
+            self.ports[METRICS] = await self._monitoring.open(self._node, self._server, port, lambda: self._stopping)
         self._background = Background([job for job in self._jobs() if not self._read_only or job.name not in UPKEEP])
 
     def _choose_participation(self) -> Participation:
@@ -220,6 +218,25 @@ class Broker:
         from ottla.system.network import connect_to_socket
 
         return Member(doors, self._store or find_zookeeper(self._config), self._connect or connect_to_socket)
+
+    def _build_authorizer(self, config: BrokerConfig, metadata: Metadata) -> "Authorizer | None":
+        """The authorizer that authorizer.class.name asks for; None if it is empty."""
+        if not config.authorizer_class_name:
+            return None
+        from ottla.broker.access import build_authorizer
+
+        authorizer = build_authorizer(config, metadata.image)
+        metadata.on_change(lambda before, after, changes: authorizer.follow(after.acls))
+        return authorizer
+
+    def _wrap_handler(self, handler: Handler) -> Handler:
+        if self._read_only:
+            handler = refuse_writes(handler)
+        if self.node.authorizer is not None:
+            from ottla.broker.access import guard
+
+            handler = guard(handler)
+        return handler
 
     def _build_coordinators(
         self, config: BrokerConfig, metadata: Metadata, replicas: Replicas, peers: "Peers | None"
@@ -242,8 +259,8 @@ class Broker:
         metadata: Metadata,
         replication: Replication,
         coordinators: Coordinators,
-        table: Mapping[int, Handler],
     ) -> Node:
+        telemetry = None if self._monitoring is None else self._monitoring.telemetry
         return Node(
             broker_id=config.node_id,
             config=config,
@@ -281,8 +298,8 @@ class Broker:
             markers=coordinators.markers,
             admission=coordinators.admission,
             quotas=self._quotas,
-            telemetry=self._telemetry,
-            apis=advertise(table, telemetry=self._telemetry is not None),
+            telemetry=telemetry,
+            apis=advertise(telemetry=telemetry is not None),
             catch_up=self.participation.catch_up,
             is_connected=lambda: self.participation.is_connected,
             faults=self._faults,
@@ -385,8 +402,6 @@ class Broker:
     def _follow_quotas(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
         if before.quotas is not after.quotas:
             self._quotas.follow(after.quotas)
-        if self._telemetry is not None:
-            self._telemetry.follow(before, after)
 
     # Background jobs
 
@@ -417,7 +432,7 @@ class Broker:
                 config.delegation_token_expiry_check_interval_ms / 1000,
                 self._remove_expired_tokens,
             ),
-            *([self._loop_watch.job()] if self._loop_watch is not None else []),
+            *([] if self._monitoring is None else self._monitoring.jobs()),
             *self.participation.jobs(),
             Job(
                 "creation of replicas that the disk had no room for",
@@ -434,7 +449,6 @@ class Broker:
             Job(COMPACTION, lambda: self.node.compaction.backoff_s, self.node.compaction.run),
             Job("removal of deleted files", 1.0, upkeep.remove_deleted),
             Job("expiry of quota sensors", QUOTA_EXPIRY_S, self.node.quotas.expire),
-            *([] if self._telemetry is None else [Job("expiry of client metrics", 10.0, self._telemetry.expire)]),
             Job("expiry of producers", config.producer_id_expiration_check_interval_ms / 1000, upkeep.expire_producers),
         ]
 
@@ -451,8 +465,8 @@ class Broker:
             self._coordinators.stop()  # or members that wait for a rebalance would delay the stop
         if self._server is not None:
             await self._server.stop(deadline_s)
-        if self._endpoint is not None:
-            self._endpoint.close()
+        if self._monitoring is not None:
+            self._monitoring.close()
         await self._background.stop()
         await self.node.auto_creation.stop()
         await self.participation.quiesce()
@@ -471,8 +485,8 @@ class Broker:
             self._coordinators.stop()
         if self._server is not None:
             self._server.abort()
-        if self._endpoint is not None:
-            self._endpoint.close()
+        if self._monitoring is not None:
+            self._monitoring.close()
         if self._background is not None:
             self._background.cancel()
         self._compactor.end()

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ottla.security.principal import ANONYMOUS, Principal
-from ottla.security.sasl import SaslSession
 from ottla.storage.files import FileSlice
+
+if TYPE_CHECKING:
+    from ottla.security.sasl import SaslSession
 
 Body = TypeVar("Body")
 

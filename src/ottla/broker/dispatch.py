@@ -95,8 +95,6 @@ class Dispatch:
         self._throttling = Throttling(node.quotas)
         node.quotas.on_change = self._routes.clear
         self._meters = node.request_meters.by_key
-        for key, handler in handlers.items():
-            self._meters[key] = RequestMeter(handler.api.name, handler.versions[-1])
 
     def __call__(self, client: Client, frame: Frame) -> Result:
         started_s = stopwatch()
@@ -120,7 +118,10 @@ class Dispatch:
         handler = self._handlers.get(key)
         if handler is None or version not in handler.versions:
             return None
-        route = self._routes[kind] = Route(handler, version, self._meters[key])
+        meter = self._meters.get(key)
+        if meter is None:
+            meter = self._meters[key] = RequestMeter(handler.api.name, handler.versions[-1])
+        route = self._routes[kind] = Route(handler, version, meter)
         route.handle = self._throttling.wrap(handler)
         route.read = self._throttling.wrap_reader(handler, route.read)
         return route

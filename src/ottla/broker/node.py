@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
+from typing import TYPE_CHECKING
 
 from ottla.broker.faults import Faults
 from ottla.cluster.auto_creation import AutoTopicCreation
@@ -22,9 +23,11 @@ from ottla.replication.compaction import Compaction
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.record_checks import RecordChecks
 from ottla.replication.replicas import Replicas
-from ottla.security.authorizer import Authorizer
 from ottla.system.clock import Clock
-from ottla.telemetry.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from ottla.security.authorizer import Authorizer
+    from ottla.telemetry.telemetry import Telemetry
 
 
 @dataclass(slots=True)
@@ -47,11 +50,11 @@ class Node:
     markers: LocalMarkers
     admission: Admission
     quotas: Quotas
-    telemetry: Telemetry | None
+    telemetry: "Telemetry | None"
     """Metrics that clients push. None: there is no metrics page that could show them."""
     apis: Mapping[int, range]
     """API key -> supported versions."""
-    authorizer: Authorizer | None = None
+    authorizer: "Authorizer | None" = None
     """Decides what clients may do. None: everybody may do everything."""
     catch_up: Callable[[], Awaitable[None]] | None = None
     """Replays what other brokers have changed in the metadata, before a client is told that something is unknown. None

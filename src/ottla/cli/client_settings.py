@@ -9,10 +9,11 @@ names of variables are those of settings: OTTLA_CLIENT_SASL_PASSWORD is sasl.pas
 
 import argparse
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.pairs import parse_pairs
 from ottla.cli.profiles import Profiles
 from ottla.client.defaults import (
     BOOTSTRAP as BOOTSTRAP,
@@ -58,17 +59,6 @@ def add_client_arguments(parser: argparse.ArgumentParser) -> None:
         help="a properties file with settings of Kafka's clients, such as those of security",
     )
     parser.add_argument("--profile", metavar="NAME", help="the settings that `ottla profile create` has kept")
-
-
-def parse_pairs(texts: Iterable[str], option: str) -> dict[str, str]:
-    """`key=value` arguments as a dictionary."""
-    found = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise CommandError(f"{option}: {text!r} is not key=value", USAGE_ERROR)
-        found[key.strip()] = value
-    return found
 
 
 def read_client_settings(options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> GivenSettings:

@@ -3,9 +3,9 @@
 import argparse
 from contextlib import ExitStack
 
-from ottla.cli.client_settings import parse_pairs
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.connect.foreground import read_properties_file, running_workers
+from ottla.cli.pairs import parse_pairs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

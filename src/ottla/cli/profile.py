@@ -4,9 +4,10 @@ import argparse
 import os
 import sys
 
-from ottla.cli.client_settings import BOOTSTRAP, DEFAULT_BOOTSTRAP, parse_pairs, read_properties_file
+from ottla.cli.client_settings import BOOTSTRAP, DEFAULT_BOOTSTRAP, read_properties_file
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.output import add_format_argument, show_rows
+from ottla.cli.pairs import parse_pairs
 from ottla.cli.profiles import PROFILE_VARIABLE, Profiles
 
 

@@ -3,9 +3,9 @@
 import argparse
 
 from ottla.cli.client import CommandClient, create_action_adder
-from ottla.cli.client_settings import parse_pairs
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.output import add_format_argument, show_rows
+from ottla.cli.pairs import parse_pairs
 from ottla.cli.quotas import (
     KEYS,
     TYPES,

@@ -9,10 +9,9 @@ import os
 from collections.abc import Mapping
 from typing import Protocol
 
-from ottla.cli.client_settings import parse_pairs
 from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.pairs import parse_pairs
 from ottla.config import BrokerConfig, ConfigError, Listener, read_properties
-from ottla.security.first_users import read_first_users
 
 DEFAULT_HOST = "localhost"
 DEFAULT_PORT = 9092
@@ -54,6 +53,8 @@ def broker_config(options: Options, environment: Mapping[str, str]) -> BrokerCon
         if options.allow_anonymous_network:
             given["allow.anonymous.network"] = "true"
         if options.add_scram:
+            from ottla.security.first_users import read_first_users  # with SCRAM, which most brokers do without
+
             read_first_users(",".join(options.add_scram), "--add-scram")
             users = (given.get("initial.scram.credentials"), *options.add_scram)
             given["initial.scram.credentials"] = ",".join(filter(None, users))
@@ -77,13 +78,6 @@ def default_directory(environment: Mapping[str, str]) -> str:
     """The user's data directory, so that `ottla up` finds the same data from any working directory."""
     base = environment.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
     return os.path.join(base, "ottla")
-
-
-def address_of(listener: Listener, port: int) -> str:
-    """The address with which a client on this machine reaches a listener."""
-    everywhere = listener.host in ("", "0.0.0.0", "::")
-    host = DEFAULT_HOST if everywhere else listener.host
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _with_absolute_paths(config: BrokerConfig) -> BrokerConfig:

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.cli.client import Answer, CommandClient, create_action_adder, explain
-from ottla.cli.client_settings import parse_pairs
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.numbers import INT16_MAX, int_between, parse_count, parse_offset, parse_partition, parse_partition_count
 from ottla.cli.output import JSON, add_format_argument, counted, show_json, show_rows
+from ottla.cli.pairs import parse_pairs
 from ottla.cli.resource_settings import apply_changes, changes_of
 from ottla.cli.topic_description import describe_topics, show_topics
 from ottla.cli.topic_trim import trim

@@ -24,13 +24,13 @@ from ottla.cli import STARTED_S, process
 from ottla.cli.command_error import FAILURE, USAGE_ERROR, CommandError
 from ottla.cli.exposure import check_exposure
 from ottla.cli.numbers import parse_broker_id, parse_port
-from ottla.cli.settings import address_of, broker_config, data_directories
+from ottla.cli.settings import broker_config, data_directories
 from ottla.cluster.metadata_files import DamagedMetadata
 from ottla.cluster.metadata_log import LogBehind
 from ottla.config import BrokerConfig, ConfigError
+from ottla.config.listeners import address_of
 from ottla.errors import KafkaError
 from ottla.observability import logs
-from ottla.observability.endpoint import PortTaken
 from ottla.storage.directories import DirectoryError
 
 STOP_DEADLINE_S = 8.0  # below the ten seconds that container runtimes wait before they kill
@@ -232,7 +232,9 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 def _explain(error: Exception, config: BrokerConfig) -> str:
     """Why the broker failed, in one line that says what to do."""
-    from ottla.cluster.store import StoreError  # a broker alone has no store, and starts 2 ms sooner without it
+    # Most brokers have neither a store nor a metrics port, and start sooner without this.
+    from ottla.cluster.store import StoreError
+    from ottla.observability.endpoint import PortTaken
 
     listeners = ", ".join(f"{listener.host or '*'}:{listener.port}" for listener in config.endpoints.bound)
     if isinstance(error, ConfigError | DamagedMetadata | DirectoryError | LogBehind | PortTaken | StoreError):

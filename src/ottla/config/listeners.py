@@ -20,6 +20,12 @@ class Listener(NamedTuple):
     protocol: str
 
 
+def address_of(listener: Listener, port: int) -> str:
+    """The address with which a client on this machine reaches a listener."""
+    host = "localhost" if listener.host in ("", "0.0.0.0", "::") else listener.host
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class Listeners(NamedTuple):
     """`advertised` is None if it is not set: clients then get the address that they connected to."""
 

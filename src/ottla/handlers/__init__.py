@@ -1,4 +1,4 @@
-"""One module per API, named like the API in snake case. Each has `VERSIONS`, `REQUIRES` and `handle(node, call)`.
+"""One module per API, named like the API in snake case. Each has `REQUIRES` and `handle(node, call)`.
 
 records        produce, fetch, list_offsets, offset_for_leader_epoch, delete_records, describe_producers
 topics         metadata, create_topics, create_partitions, delete_topics, describe_topic_partitions
@@ -19,7 +19,8 @@ access control describe_acls, create_acls, delete_acls
 
 `REQUIRES` says which rights a client needs (`ottla.security.rights`). A handler without it is not loaded.
 
-`ottla.broker.handler_table` collects the modules. A module whose name is not that of an API is a helper that handlers
+`ottla.broker.handler_table` lists the modules with the versions that they answer, and imports each with the first
+request of its API. A module whose name is not that of an API is a helper that handlers
 share: `acl_messages`, `authorization`, `client_traits`, `config_changes`, `config_rights`, `deadlines`, `mutations`,
 `new_leader`, `token_requests`. Produce and Fetch have a codec of their own, in `CODEC`, so that records are never
 copied.

@@ -14,7 +14,6 @@ from ottla.security import rights
 from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
-VERSIONS = range(0, 5)
 REQUIRES = rights.parts(rights.WRITE_TRANSACTIONAL_ID, rights.READ_GROUP)
 
 

@@ -25,7 +25,6 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
-VERSIONS = range(0, 6)
 REQUIRES = rights.parts(rights.CLUSTER_ACTION, rights.WRITE_TRANSACTIONAL_ID, rights.WRITE_TOPIC)
 BROKERS_FROM = 4
 

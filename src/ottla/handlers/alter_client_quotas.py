@@ -20,7 +20,6 @@ from ottla.wire.messages.alter_client_quotas import (
     AlterClientQuotasResponseEntryData,
 )
 
-VERSIONS = range(0, 2)
 REQUIRES = rights.whole(rights.ALTER_CONFIGS_OF_CLUSTER)
 
 

@@ -15,7 +15,6 @@ from ottla.wire.messages.alter_configs import (
     AlterConfigsResponse,
 )
 
-VERSIONS = range(0, 3)
 REQUIRES = config_rights.TO_ALTER
 
 

@@ -20,7 +20,6 @@ from ottla.wire.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 
-VERSIONS = range(0, 2)
 REQUIRES = rights.whole(rights.ALTER_CLUSTER)
 
 

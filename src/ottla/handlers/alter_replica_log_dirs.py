@@ -17,7 +17,6 @@ from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 
-VERSIONS = range(1, 3)
 REQUIRES = rights.whole(rights.ALTER_CLUSTER)
 
 

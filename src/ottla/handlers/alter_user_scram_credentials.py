@@ -12,7 +12,6 @@ from ottla.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResult,
 )
 
-VERSIONS = range(0, 1)
 REQUIRES = whole(ALTER_CLUSTER)
 
 

@@ -22,7 +22,6 @@ from ottla.wire.messages.api_versions import (
 )
 from ottla.wire.schema import encode
 
-VERSIONS = range(0, 5)
 REQUIRES = rights.NOTHING
 
 PRODUCE = 0

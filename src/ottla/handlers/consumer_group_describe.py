@@ -15,7 +15,6 @@ from ottla.wire.messages.consumer_group_describe import (
     DescribedGroup,
 )
 
-VERSIONS = range(0, 2)
 REQUIRES = rights.parts(rights.DESCRIBE_GROUP, rights.DESCRIBE_TOPIC)
 
 

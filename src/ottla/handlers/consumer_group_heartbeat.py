@@ -19,7 +19,6 @@ from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 
-VERSIONS = range(0, 2)
 REQUIRES = rights.parts(rights.READ_GROUP, rights.DESCRIBE_TOPIC)
 
 FEATURE = "group.version"

@@ -15,7 +15,6 @@ from ottla.security import rights
 from ottla.security.acls import Acl
 from ottla.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
-VERSIONS = range(1, 4)
 REQUIRES = rights.whole(rights.ALTER_CLUSTER)
 
 

@@ -19,7 +19,6 @@ from ottla.security.rights import CREATE_TOKENS_OF_USER, parts
 from ottla.security.tokens import derive_secret
 from ottla.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 
-VERSIONS = range(1, 4)
 REQUIRES = parts(CREATE_TOKENS_OF_USER)
 NO_TIME = -1
 

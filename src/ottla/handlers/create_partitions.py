@@ -21,7 +21,6 @@ from ottla.wire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
-VERSIONS = range(0, 4)
 STRICT_FROM = 3
 REQUIRES = rights.parts(rights.ALTER_TOPIC)
 

@@ -27,7 +27,6 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 
-VERSIONS = range(2, 8)
 STRICT_FROM = 6
 REQUIRES = rights.parts(rights.CREATE_CLUSTER, rights.CREATE_TOPIC, rights.DESCRIBE_CONFIGS_OF_TOPIC)
 

@@ -20,7 +20,6 @@ from ottla.wire.messages.delete_acls import (
     DeleteAclsResponse,
 )
 
-VERSIONS = range(1, 4)
 REQUIRES = rights.whole(rights.ALTER_CLUSTER)
 
 

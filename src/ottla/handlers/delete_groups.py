@@ -10,7 +10,6 @@ from ottla.handlers.authorization import require
 from ottla.security import rights
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
-VERSIONS = range(0, 3)
 REQUIRES = rights.parts(rights.DELETE_GROUP)
 
 

@@ -23,7 +23,6 @@ from ottla.wire.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 
-VERSIONS = range(0, 3)
 REQUIRES = rights.parts(rights.DELETE_TOPIC)
 
 HIGH_WATERMARK = -1

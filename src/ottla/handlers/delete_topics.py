@@ -24,7 +24,6 @@ from ottla.wire.messages.delete_topics import (
     DeleteTopicState,
 )
 
-VERSIONS = range(1, 7)
 STRICT_FROM = 5
 REQUIRES = rights.parts(rights.DELETE_CLUSTER, rights.DELETE_TOPIC, rights.DESCRIBE_TOPIC)
 

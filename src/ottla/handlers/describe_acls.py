@@ -14,7 +14,6 @@ from ottla.wire.messages.describe_acls import (
     DescribeAclsResponse,
 )
 
-VERSIONS = range(1, 4)
 REQUIRES = rights.whole(rights.DESCRIBE_CLUSTER)
 
 

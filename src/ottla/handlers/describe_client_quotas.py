@@ -20,7 +20,6 @@ from ottla.wire.messages.describe_client_quotas import (
     ValueData,
 )
 
-VERSIONS = range(0, 2)
 REQUIRES = rights.whole(rights.DESCRIBE_CONFIGS_OF_CLUSTER)
 
 EXACT, DEFAULT, ANY = range(3)

@@ -16,7 +16,6 @@ from ottla.wire.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 
-VERSIONS = range(0, 3)
 REQUIRES = rights.parts(rights.DESCRIBE_CLUSTER)
 
 BROKERS, CONTROLLERS = 1, 2

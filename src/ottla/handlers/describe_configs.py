@@ -32,7 +32,6 @@ from ottla.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-VERSIONS = range(1, 5)
 REQUIRES = config_rights.TO_DESCRIBE
 
 TYPES = {

@@ -21,7 +21,6 @@ from ottla.wire.messages.describe_delegation_token import (
     DescribeDelegationTokenResponse,
 )
 
-VERSIONS = range(1, 4)
 REQUIRES = parts(DESCRIBE_TOKEN, DESCRIBE_TOKENS_OF_USER)
 
 

@@ -13,7 +13,6 @@ from ottla.security import rights
 from ottla.security.operations import ResourceType
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
-VERSIONS = range(0, 7)
 REQUIRES = rights.parts(rights.DESCRIBE_GROUP)
 
 NOT_FOUND_FROM = 6

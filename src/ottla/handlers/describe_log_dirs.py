@@ -23,7 +23,6 @@ from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
-VERSIONS = range(1, 6)
 REQUIRES = rights.parts(rights.DESCRIBE_CLUSTER)
 
 Wanted = dict[str, set[int]] | None

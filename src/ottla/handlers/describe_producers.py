@@ -18,7 +18,6 @@ from ottla.wire.messages.describe_producers import (
     TopicResponse,
 )
 
-VERSIONS = range(0, 1)
 REQUIRES = rights.parts(rights.READ_TOPIC)
 
 

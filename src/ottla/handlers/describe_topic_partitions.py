@@ -24,7 +24,6 @@ from ottla.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 
-VERSIONS = range(0, 1)
 REQUIRES = rights.parts(rights.DESCRIBE_TOPIC)
 
 

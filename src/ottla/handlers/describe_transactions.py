@@ -14,7 +14,6 @@ from ottla.wire.messages.describe_transactions import (
     TransactionState,
 )
 
-VERSIONS = range(0, 1)
 REQUIRES = rights.parts(rights.DESCRIBE_TRANSACTIONAL_ID, rights.DESCRIBE_TOPIC)
 
 

@@ -13,7 +13,6 @@ from ottla.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 
-VERSIONS = range(0, 1)
 REQUIRES = whole(DESCRIBE_CLUSTER)
 
 

@@ -19,7 +19,6 @@ from ottla.wire.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 
-VERSIONS = range(0, 3)
 REQUIRES = rights.whole(rights.ALTER_CLUSTER)
 
 

@@ -11,7 +11,6 @@ from ottla.handlers.authorization import require
 from ottla.security import rights
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
-VERSIONS = range(0, 6)
 REQUIRES = rights.parts(rights.WRITE_TRANSACTIONAL_ID)
 RAISED_EPOCH_FROM = 5
 

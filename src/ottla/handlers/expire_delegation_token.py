@@ -12,7 +12,6 @@ from ottla.handlers.token_requests import find_by_secret, require_user
 from ottla.security.rights import NOTHING
 from ottla.wire.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 
-VERSIONS = range(1, 3)
 REQUIRES = NOTHING
 
 

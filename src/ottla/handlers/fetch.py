@@ -36,7 +36,6 @@ from ottla.wire.fetch import (
 )
 from ottla.wire.primitives import NodeEndpoint
 
-VERSIONS = fetch.VERSIONS
 REQUIRES = rights.parts(rights.READ_TOPIC, rights.CLUSTER_ACTION)
 
 READ_COMMITTED = 1

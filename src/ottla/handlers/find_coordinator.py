@@ -12,7 +12,6 @@ from ottla.handlers.authorization import require
 from ottla.security import rights
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
-VERSIONS = range(0, 7)
 REQUIRES = rights.parts(rights.DESCRIBE_GROUP, rights.DESCRIBE_TRANSACTIONAL_ID)
 
 GROUP, TRANSACTION = 0, 1

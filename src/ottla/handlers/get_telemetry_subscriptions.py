@@ -14,7 +14,6 @@ from ottla.wire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsResponse,
 )
 
-VERSIONS = range(0, 1)
 REQUIRES = rights.NOTHING
 
 

@@ -13,7 +13,6 @@ from ottla.handlers.authorization import require
 from ottla.security import rights
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
-VERSIONS = range(0, 5)
 REQUIRES = rights.parts(rights.READ_GROUP)
 
 

@@ -18,7 +18,6 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-VERSIONS = range(0, 2)
 REQUIRES = config_rights.TO_ALTER
 
 

@@ -11,7 +11,6 @@ from ottla.handlers.authorization import may, may_any
 from ottla.security import rights
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-VERSIONS = range(0, 6)
 REQUIRES = rights.parts(rights.WRITE_TRANSACTIONAL_ID, rights.IDEMPOTENT_WRITE, rights.WRITE_TOPIC)
 
 

@@ -15,7 +15,6 @@ from ottla.handlers.authorization import require
 from ottla.security import rights
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
-VERSIONS = range(0, 10)
 REQUIRES = rights.parts(rights.READ_GROUP)
 
 NAME_LENGTH_MAX = 255

@@ -10,7 +10,6 @@ from ottla.handlers.authorization import require
 from ottla.security import rights
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
-VERSIONS = range(0, 6)
 REQUIRES = rights.parts(rights.READ_GROUP)
 
 

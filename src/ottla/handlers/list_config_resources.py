@@ -16,7 +16,6 @@ from ottla.wire.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
-VERSIONS = range(0, 2)
 REQUIRES = rights.whole(rights.DESCRIBE_CONFIGS_OF_CLUSTER)
 
 ALL_TYPES: tuple[int, ...] = (

@@ -9,7 +9,6 @@ from ottla.handlers.authorization import may
 from ottla.security import rights
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
-VERSIONS = range(0, 6)
 REQUIRES = rights.parts(rights.DESCRIBE_CLUSTER, rights.DESCRIBE_GROUP)
 
 

@@ -23,7 +23,6 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
-VERSIONS = range(1, 12)
 REQUIRES = rights.parts(rights.DESCRIBE_TOPIC)
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(-1, -7, -1)

@@ -12,7 +12,6 @@ from ottla.wire.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 
-VERSIONS = range(0, 1)
 REQUIRES = rights.whole(rights.DESCRIBE_CLUSTER)
 
 

@@ -16,7 +16,6 @@ from ottla.wire.messages.list_transactions import (
     TransactionState,
 )
 
-VERSIONS = range(0, 3)
 REQUIRES = rights.parts(rights.DESCRIBE_TRANSACTIONAL_ID)
 
 STATES = {state.shown: state for state in State}

@@ -33,7 +33,6 @@ from ottla.wire.messages.metadata import (
 )
 from ottla.wire.schema import encode, write_structure
 
-VERSIONS = range(0, 14)
 REQUIRES = rights.parts(rights.DESCRIBE_TOPIC, rights.CREATE_TOPIC, rights.CREATE_CLUSTER, rights.DESCRIBE_CLUSTER)
 
 PIECES_BYTES_MAX = 8 << 20
@@ -156,7 +155,7 @@ def is_unknown(node: Node, call: Call[MetadataRequest], asked: MetadataRequestTo
 
 
 def can_be_created(image: Image, asked: MetadataRequestTopic) -> bool:
-    topic = find_topic(image, asked, VERSIONS[-1])
+    topic = find_topic(image, asked, MetadataRequest.VERSIONS[-1])
     return not isinstance(topic, TopicImage) and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

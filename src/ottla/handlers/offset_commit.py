@@ -20,7 +20,6 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
-VERSIONS = range(2, 11)
 REQUIRES = rights.parts(rights.READ_GROUP, rights.READ_TOPIC)
 
 

@@ -15,7 +15,6 @@ from ottla.wire.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 
-VERSIONS = range(0, 1)
 REQUIRES = rights.parts(rights.DELETE_GROUP, rights.READ_TOPIC)
 
 

@@ -23,7 +23,6 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
-VERSIONS = range(1, 11)
 REQUIRES = rights.parts(rights.DESCRIBE_GROUP, rights.DESCRIBE_TOPIC)
 
 TOPIC_IDS_FROM = 10

@@ -17,7 +17,6 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
-VERSIONS = range(2, 5)
 REQUIRES = rights.parts(rights.CLUSTER_ACTION, rights.DESCRIBE_TOPIC)
 
 

@@ -38,7 +38,6 @@ from ottla.wire import produce
 from ottla.wire.produce import PartitionData, PartitionResult, ProduceRequest, ProduceResponse, TopicData, TopicResult
 
 API_KEY = 0
-VERSIONS = produce.VERSIONS
 REQUIRES = rights.parts(rights.WRITE_TOPIC, rights.WRITE_TRANSACTIONAL_ID)
 ZSTD_FROM = 7
 ABORTABLE_FROM = 11

@@ -8,7 +8,6 @@ from ottla.security import rights
 from ottla.telemetry.telemetry import Push
 from ottla.wire.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
-VERSIONS = range(0, 1)
 REQUIRES = rights.NOTHING
 
 

@@ -10,7 +10,6 @@ from ottla.security.failure import AuthenticationFailed
 from ottla.security.rights import NOTHING
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
-VERSIONS = range(0, 3)
 REQUIRES = NOTHING
 
 

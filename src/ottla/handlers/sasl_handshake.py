@@ -10,7 +10,6 @@ from ottla.security.failure import AuthenticationFailed
 from ottla.security.rights import NOTHING
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
-VERSIONS = range(0, 2)
 REQUIRES = NOTHING
 
 

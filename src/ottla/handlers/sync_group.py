@@ -14,7 +14,6 @@ from ottla.handlers.authorization import check_again, require
 from ottla.security import rights
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-VERSIONS = range(0, 6)
 REQUIRES = rights.parts(rights.READ_GROUP)
 
 PROTOCOL_FROM = 5

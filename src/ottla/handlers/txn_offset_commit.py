@@ -20,7 +20,6 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 
-VERSIONS = range(0, 6)
 REQUIRES = rights.parts(rights.WRITE_TRANSACTIONAL_ID, rights.READ_GROUP, rights.READ_TOPIC)
 ABORTABLE_FROM = 4
 ADDED_FROM = 5

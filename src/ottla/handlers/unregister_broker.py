@@ -9,7 +9,6 @@ from ottla.handlers.deadlines import Deadline
 from ottla.security import rights
 from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
-VERSIONS = range(0, 1)
 REQUIRES = rights.whole(rights.ALTER_CLUSTER)
 
 

@@ -17,7 +17,6 @@ from ottla.wire.messages.update_features import (
     UpdateFeaturesResponse,
 )
 
-VERSIONS = range(0, 3)
 REQUIRES = rights.whole(rights.ALTER_CLUSTER)
 
 

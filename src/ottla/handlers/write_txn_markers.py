@@ -23,7 +23,6 @@ from ottla.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-VERSIONS = range(1, 3)
 REQUIRES = rights.whole(rights.ALTER_CLUSTER, rights.CLUSTER_ACTION)
 
 COORDINATOR_ERRORS = (

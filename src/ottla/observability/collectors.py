@@ -45,9 +45,12 @@ RUNNING, STOPPING = 3, 6
 
 
 def write_metrics(
-    node: Node, server: Server, watch: LoopWatch, *, stopping: bool
+    node: Node, server: Server, watch: LoopWatch, address: str, *, stopping: bool
 ) -> Iterator[str | Coroutine[Any, Any, None]]:
-    """All metrics as text, in pieces. An empty piece is only a pause, and a coroutine has to be waited for."""
+    """All metrics as text, in pieces. An empty piece is only a pause, and a coroutine has to be waited for.
+
+    `address`: where this broker listens.
+    """
     settings = node.config
     topics = TopicCollector(settings.metrics_topics_max)
     yield from topics.collect(node.replicas.meters)
@@ -58,7 +61,7 @@ def write_metrics(
     yield from coordinators.collect()
     lag = GroupLagCollector(node)
     yield from lag.collect()
-    cluster = ClusterCollector(settings.metrics_topics_max)
+    cluster = ClusterCollector(settings.metrics_topics_max, address)
     yield from cluster.collect(node)
     metrics: Iterable[Iterator[FamilySeries]] = (
         topics.metrics(),

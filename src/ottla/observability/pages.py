@@ -10,8 +10,8 @@ from ottla.observability.metrics import CONTENT_TYPE
 from ottla.server import Server
 
 
-def build_pages(node: Node, server: Server, watch: LoopWatch, stopping: Callable[[], bool]) -> Pages:
-    """The pages that the endpoint of a broker serves, by path."""
+def build_pages(node: Node, server: Server, watch: LoopWatch, address: str, stopping: Callable[[], bool]) -> Pages:
+    """The pages that the endpoint of a broker serves, by path. `address`: where the broker listens."""
 
     def health() -> Page:
         if stopping():
@@ -19,6 +19,6 @@ def build_pages(node: Node, server: Server, watch: LoopWatch, stopping: Callable
         return Page(iter(["running\n"]))
 
     def metrics() -> Page:
-        return Page(write_metrics(node, server, watch, stopping=stopping()), content_type=CONTENT_TYPE)
+        return Page(write_metrics(node, server, watch, address, stopping=stopping()), content_type=CONTENT_TYPE)
 
     return {"/health": health, "/metrics": metrics}

@@ -115,6 +115,8 @@ class ClusterCollector:
     """Counts over the whole cluster. They are 0 on a broker that is not the controller."""
 
     most: int
+    address: str
+    """Where this broker listens."""
     is_controller: bool = False
     brokers: tuple[BrokerImage, ...] = ()
     fenced: int = 0
@@ -153,10 +155,9 @@ class ClusterCollector:
         yield catalogue.PREFERRED_IMBALANCE, [((), self.imbalance)]
         if self.is_controller:
             yield catalogue.BROKERS, [((), len(self.brokers))]
-            yield catalogue.BROKER_INFO, [((str(each.id), _find_address(each)), 1) for each in self.brokers]
+            yield catalogue.BROKER_INFO, [((str(each.id), self._find_address(each)), 1) for each in self.brokers]
             yield catalogue.TOPIC_PARTITIONS, self.rows
 
-
-def _find_address(broker: BrokerImage) -> str:
-    """The address of the first listener. A broker without advertised.listeners has none: each client uses its own."""
-    return next((f"{each.host}:{each.port}" for each in broker.endpoints if each.port), "")
+    def _find_address(self, broker: BrokerImage) -> str:
+        """The address of the first listener. Only a broker that is alone may have registered none: this one."""
+        return next((f"{each.host}:{each.port}" for each in broker.endpoints if each.port), self.address)

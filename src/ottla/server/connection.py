@@ -15,14 +15,16 @@ import sys
 from collections import deque
 from collections.abc import Coroutine
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.call import Answer, Client, CloseConnection, Dispatch, Frame, Part, Result
-from ottla.server.entrance import Entrance, Guard
 from ottla.server.outbox import JOINED_BYTES, Outbox
 from ottla.server.sending import CLOSED, COPIED_BYTES, Offload, Sender, SocketSender, TransportSender
 from ottla.server.traffic import Traffic
 from ottla.wire.receiving import NO_BYTES, SIZE, UnfinishedFrame
+
+if TYPE_CHECKING:
+    from ottla.server.entrance import Entrance, Guard
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +71,7 @@ class Connection(asyncio.BufferedProtocol):
         dispatch: Dispatch,
         offload: Offload,
         listener: str,
-        entrance: Entrance | None = None,
+        entrance: "Entrance | None" = None,
     ) -> None:
         """`entrance`: of a listener with TLS or SASL."""
         self.address = ""

@@ -16,16 +16,18 @@ import logging
 import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.call import Dispatch
 from ottla.config.overrides import is_address
 from ottla.observability.metrics import LoginMeter
 from ottla.server.connection import Connection
-from ottla.server.entrance import Entrance
-from ottla.server.handshakes import Handshakes, TlsListener
 from ottla.server.sending import Offload
 from ottla.server.traffic import ServerSettings, Traffic
+
+if TYPE_CHECKING:
+    from ottla.server.entrance import Entrance
+    from ottla.server.handshakes import Handshakes, TlsListener
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +49,7 @@ class Server:
         self._offload = offload
         self._listeners: list[asyncio.Server | TlsListener] = []
         self._entrances: dict[str, Entrance] = {}
-        self._handshakes = Handshakes(self.traffic)
+        self._handshakes: Handshakes | None = None
 
     @property
     def connections(self) -> int:
@@ -60,7 +62,7 @@ class Server:
         """Of listeners with TLS or SASL: the others ask nobody who they are."""
         return {listener: entrance.logins for listener, entrance in self._entrances.items()}
 
-    def secure(self, listener: str, entrance: Entrance) -> None:
+    def secure(self, listener: str, entrance: "Entrance") -> None:
         """Give a listener an entrance, before it is started."""
         self._entrances[listener] = entrance
 
@@ -73,7 +75,7 @@ class Server:
         factory, entrance = self.protocol_factory(listener), self._entrances.get(listener)
         for bound in sockets:
             if entrance is not None and entrance.security.has_tls:
-                tls = TlsListener(bound, factory, entrance.security, self._handshakes, BACKLOG, entrance.logins)
+                tls = self._make_tls_listener(bound, factory, entrance)
                 self._listeners.append(tls)
                 if self._is_open:
                     await tls.start_serving()
@@ -81,6 +83,15 @@ class Server:
                 server = await loop.create_server(factory, sock=bound, backlog=BACKLOG, start_serving=self._is_open)
                 self._listeners.append(server)
         return bound_port
+
+    def _make_tls_listener(
+        self, bound: socket.socket, factory: Callable[[], Connection], entrance: "Entrance"
+    ) -> "TlsListener":
+        from ottla.server.handshakes import Handshakes, TlsListener  # a server without TLS does without
+
+        if self._handshakes is None:
+            self._handshakes = Handshakes(self.traffic)
+        return TlsListener(bound, factory, entrance.security, self._handshakes, BACKLOG, entrance.logins)
 
     async def open(self) -> None:
         """Accept connections on every address."""

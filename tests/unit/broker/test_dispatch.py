@@ -6,7 +6,7 @@ from random import Random
 
 from ottla.broker.call import Client
 from ottla.broker.dispatch import Dispatch
-from ottla.broker.handler_table import load_handlers
+from ottla.broker.handler_table import HandlerTable
 from ottla.wire.frames import encode_request
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from tests.simulation.disk import SimulatedDisk
@@ -19,7 +19,7 @@ def test_a_request_that_is_cancelled_before_it_begins_leaves_nothing_behind() ->
     async def scenario() -> None:
         broker = broker_on(SimulatedDisk(Random(1)))
         await broker.start()
-        dispatch = Dispatch(broker.node, load_handlers())
+        dispatch = Dispatch(broker.node, HandlerTable())
         frame = bytearray(encode_request(InitProducerIdRequest(), 4, 1, None)[4:])
         answer = dispatch(Client(1, "PLAINTEXT", ("", 0), ("", 0)), frame)
         assert asyncio.iscoroutine(answer)

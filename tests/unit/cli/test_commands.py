@@ -11,8 +11,8 @@ from confluent_kafka import KafkaError
 
 from ottla.cli import COMMANDS, command_parser, main
 from ottla.cli.client import explain
-from ottla.cli.client_settings import parse_pairs
 from ottla.cli.command_error import CommandError
+from ottla.cli.pairs import parse_pairs
 from ottla.cli.ports import pick_port
 from tests.patience import PATIENCE_S
 

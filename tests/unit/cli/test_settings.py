@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from ottla.cli.command_error import USAGE_ERROR, CommandError
-from ottla.cli.settings import address_of, broker_config, data_directories
+from ottla.cli.settings import broker_config, data_directories
 from ottla.config import BrokerConfig, Listener
+from ottla.config.listeners import address_of
 
 
 def up(environment: dict[str, str] | None = None, **given: Any) -> BrokerConfig:

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.broker.call import Call, Client
+from ottla.broker.handler_table import VERSIONS
 from ottla.broker.node import Node
 from ottla.cluster import changes
 from ottla.cluster.changes import NO_LEADER, Endpoint
@@ -36,7 +37,7 @@ def image_of(*partitions: PartitionImage) -> tuple[Image, TopicImage]:
     return replace(EMPTY, brokers=EMPTY.brokers.set(0, BROKER)), topic
 
 
-@pytest.mark.parametrize("version", metadata.VERSIONS)
+@pytest.mark.parametrize("version", VERSIONS["metadata"])
 def test_a_cached_piece_has_the_bytes_of_the_encoded_topic(version: int) -> None:
     # In every version an answer from pieces has the same bytes as one from messages.
     image, topic = image_of(LED, LED)
@@ -87,7 +88,7 @@ def named(image: Image, topic: TopicImage) -> Image:
     return replace(image, topics_by_name=image.topics_by_name.set(topic.name, topic))
 
 
-@pytest.mark.parametrize("version", metadata.VERSIONS)
+@pytest.mark.parametrize("version", VERSIONS["metadata"])
 def test_a_repeated_request_gets_the_same_bytes(version: int) -> None:
     # This holds in every version, and only for the same request: other flags and other addresses differ.
     image = named(*image_of(LED))
@@ -204,7 +205,7 @@ def created(names: list[str], version: int = 12, broker_allows: bool = True, **o
     return requested
 
 
-@pytest.mark.parametrize("version", metadata.VERSIONS)
+@pytest.mark.parametrize("version", VERSIONS["metadata"])
 def test_the_creation_of_a_missing_topic_is_requested(version: int) -> None:
     # Requests for one topic and for several cause it. Existing topics and invalid names are not created.
     assert created(["payments"], version) == ["payments"]

@@ -17,12 +17,12 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.cli.client_settings import parse_pairs
 from ottla.cli.cluster.actions import Actions, add_action
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.interruption import Interrupted, Interruption
 from ottla.cli.numbers import parse_port
 from ottla.cli.output import counted
+from ottla.cli.pairs import parse_pairs
 from ottla.cli.settings import default_directory
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit
 from urllib.request import Request, urlopen
 
-from ottla.cli.client_settings import parse_pairs
 from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.pairs import parse_pairs
 
 TIMEOUT_S = 100.0
 """Longer than the worker takes before it says that it has not finished."""

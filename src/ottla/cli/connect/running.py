@@ -3,10 +3,10 @@
 import argparse
 import os
 
-from ottla.cli.client_settings import parse_pairs
 from ottla.cli.connect.asking import read_file
 from ottla.cli.connect.foreground import read_properties_file, running_workers
 from ottla.cli.connect.progress import show_progress
+from ottla.cli.pairs import parse_pairs
 from ottla.client.defaults import BOOTSTRAP_VARIABLE
 
 GROUP = "group.id"

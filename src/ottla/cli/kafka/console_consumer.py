@@ -9,11 +9,12 @@ from struct import error as StructError
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.client import CommandClient, explain, require_text
-from ottla.cli.client_settings import parse_pairs, read_properties_file
+from ottla.cli.client_settings import read_properties_file
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.escapes import typed_bytes
 from ottla.cli.kafka.flags import add_client_flags, add_switches, compile_pattern
 from ottla.cli.numbers import parse_count, parse_offset, parse_partition
+from ottla.cli.pairs import parse_pairs
 from ottla.cli.topic_reader import SETTINGS, locate
 
 if TYPE_CHECKING:

@@ -5,11 +5,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from ottla.cli.client_settings import parse_pairs, read_properties_file
+from ottla.cli.client_settings import read_properties_file
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.escapes import typed_bytes
 from ottla.cli.kafka.flags import add_client_flags, add_switches
 from ottla.cli.numbers import INT32_MAX, int_between
+from ottla.cli.pairs import parse_pairs
 from ottla.cli.produce import ALL, ANY_PARTITION, CODECS, Delivery
 from ottla.cli.record_input import Headers, InputRecord, lines
 

@@ -4,7 +4,6 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from ottla.cli.client import require_text
-from ottla.cli.client_settings import parse_pairs
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.kafka.describing_topics import describe
 from ottla.cli.kafka.flags import (
@@ -20,6 +19,7 @@ from ottla.cli.kafka.flags import (
     require_topics,
 )
 from ottla.cli.numbers import INT16_MAX, int_between, parse_count, parse_partition_count
+from ottla.cli.pairs import parse_pairs
 
 if TYPE_CHECKING:
     from ottla.client.client import Client

@@ -13,11 +13,12 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from ottla.cli.client import CommandClient
-from ottla.cli.client_settings import BOOTSTRAP, add_client_arguments, parse_pairs, read_client_settings
+from ottla.cli.client_settings import BOOTSTRAP, add_client_arguments, read_client_settings
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.numbers import INT32_MAX, int_between
 from ottla.cli.offset_ranges import time_ms
 from ottla.cli.output import TABLE, add_format_argument
+from ottla.cli.pairs import parse_pairs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

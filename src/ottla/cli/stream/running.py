@@ -6,8 +6,8 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from ottla.cli.client_settings import parse_pairs
 from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.pairs import parse_pairs
 
 if TYPE_CHECKING:
     from ottla.streams.app import App

@@ -10,6 +10,7 @@
     source.py         the batches of a segment, each with a right checksum
     target.py         the segment that is written
     child.py          the process in which all of this happens
+    inline.py         the same work where it is asked for: for the simulator
     swap.py           how a written segment takes the place of those it was made from
 
 The broker's own process chooses and swaps. All reading, hashing and writing happens in a child process, which shares

@@ -4,8 +4,6 @@ The broker starts the child for the first order and ends it when there is nothin
 pipes: an order in, then for every report out a reply that lets the child continue. So a child whose broker is gone
 notices that at its next report and ends, and the child waits while the broker swaps a segment in or limits the pace.
 The child reads and writes only in the directory that an order names.
-
-`InlineCompactor` does the same work where it is called: for the simulator, whose disk no other process can see.
 """
 
 import os
@@ -16,33 +14,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import IO, Any
 
-from ottla.storage.cleaner.compaction import compact
-from ottla.storage.cleaner.order import BytesProcessed, Cleaned, Order, Report, Uncleanable
+from ottla.storage.cleaner.order import GIVEN_UP, BytesProcessed, Cleaned, Order, Report, Uncleanable
 from ottla.storage.files import Disk, RealDisk
 
 NICENESS = 5
 """Compaction gets the processor time that serving clients leaves."""
 
 _GO_ON = True
-_GIVEN_UP = "the compaction was given up"
-
-
-class InlineCompactor:
-    def __init__(self, disk: Disk) -> None:
-        self._disk = disk
-        self._reports: Iterator[Report] = iter(())
-
-    def begin(self, order: Order) -> None:
-        self._reports = compact(self._disk, order)
-
-    def step(self) -> Report:
-        report = next(self._reports, None)
-        if report is None:
-            raise Uncleanable(_GIVEN_UP)
-        return report
-
-    def end(self) -> None:
-        self._reports = iter(())
 
 
 class ChildCompactor:
@@ -59,7 +37,7 @@ class ChildCompactor:
     def step(self) -> Report:
         child = self._child
         if child is None:
-            raise Uncleanable(_GIVEN_UP)
+            raise Uncleanable(GIVEN_UP)
         if not self._begun:
             _send(child.stdin, _GO_ON)
         self._begun = False
@@ -124,6 +102,8 @@ def serve(orders: IO[bytes], reports: IO[bytes]) -> None:
 
 
 def _reports(disk: Disk, order: Order) -> Iterator[Report | Exception]:
+    from ottla.storage.cleaner.compaction import compact  # the broker, which imports this module too, never compacts
+
     try:
         yield from compact(disk, order)
     except (OSError, Uncleanable) as error:

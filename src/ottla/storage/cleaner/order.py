@@ -8,6 +8,7 @@ from ottla.storage.transaction_index import AbortedTransaction
 
 NO_OFFSET = -1
 OFFSET_MAX = 2**63 - 1
+GIVEN_UP = "the compaction was given up"
 
 
 class Source(NamedTuple):

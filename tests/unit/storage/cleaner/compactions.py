@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from ottla.records import batch
 from ottla.records.batch import BatchHeader
-from ottla.storage.cleaner.child import InlineCompactor
 from ottla.storage.cleaner.choice import CompactionRules, collect_last_batches, measure_dirt
+from ottla.storage.cleaner.inline import InlineCompactor
 from ottla.storage.cleaner.order import OFFSET_MAX, Cleaned, Order, Summary
 from ottla.storage.files import Disk
 from ottla.storage.log import Appended, Log, LogSettings

@@ -12,7 +12,8 @@ import psutil
 import pytest
 
 from ottla.storage.cleaner import child
-from ottla.storage.cleaner.child import ChildCompactor, InlineCompactor
+from ottla.storage.cleaner.child import ChildCompactor
+from ottla.storage.cleaner.inline import InlineCompactor
 from ottla.storage.cleaner.order import Compactor, Order, Report, Source, Summary, Uncleanable
 from ottla.storage.files import RealDisk
 from ottla.storage.log import Log
