@@ -27,6 +27,11 @@ def add(brokers: list[ClusterBroker], name: str) -> float:
     return sum(read(broker, name) for broker in brokers)
 
 
+def count_elections(brokers: list[ClusterBroker]) -> float:
+    """How often these brokers have elected leaders, from the histogram of the time it took."""
+    return add(brokers, "kafka_controller_controllerstats_leaderelectionrateandtimems_count")
+
+
 def check_lag(cluster: LocalCluster) -> None:
     """The coordinator of a group reports its lag in every partition, also where it has no replica itself."""
     cluster.create_topic("scattered", partitions=3, replication_factor=1)
@@ -69,7 +74,7 @@ def test_trouble_and_its_end_are_in_the_metrics() -> None:
         lags = metrics(lost).find_label_values("kafka_server_fetcherlagmetrics_consumerlag", "topic")
         assert lags == {"orders"}, "one series for each replica that follows"
 
-        before = add(others, "ottla_leader_elections_total")
+        before, elected = add(others, "ottla_leader_elections_total"), count_elections(others)
         lost.kill()
         wait_until(lambda: add(others, f"{REPLICAS}_underreplicatedpartitions") == 3)
         assert add(others, f"{REPLICAS}_atminisrpartitioncount") == 3
@@ -77,6 +82,7 @@ def test_trouble_and_its_end_are_in_the_metrics() -> None:
         assert add(others, f"{REPLICAS}_leadercount") == 3
         assert add(others, "ottla_leader_elections_total") > before, "others lead what the lost broker led"
         assert add(others, "kafka_controller_controllerstats_uncleanleaderelections_total") == 0
+        assert count_elections(others) > elected, "one of them has decided about it, and knows how long it took"
 
         lost.restart()
         wait_until(lambda: add(cluster.brokers, f"{REPLICAS}_underreplicatedpartitions") == 0)

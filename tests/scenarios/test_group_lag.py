@@ -107,7 +107,7 @@ def test_partitions_have_the_series_of_kafka_exporter(watched: LocalBroker) -> N
     leader = found.value("kafka_topic_partition_leader", **where)
     assert found.value("kafka_topic_partitions", topic="orders") == 2
     assert found.value("kafka_brokers") == 1
-    assert found.value("kafka_broker_info", id=str(int(leader))) == 1
+    assert found.value("kafka_broker_info", id=str(int(leader)), address=watched.bootstrap) == 1
 
 
 def test_volumes_and_the_event_loop_are_measured(watched: LocalBroker) -> None:

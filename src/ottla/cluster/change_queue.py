@@ -7,17 +7,24 @@ an answer that rests on an entry that is not in the log.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Protocol, TypeVar
 
 from ottla.cluster.changes import (
     ENTRY_BYTES_MAX,
+    NO_LEADER,
     PLAIN_BYTES_MAX,
     BecomeController,
+    BeginShutdown,
     Change,
+    ChangePartition,
+    FenceBroker,
     RegisterBroker,
+    TakeReplicasOffline,
+    UnfenceBroker,
+    UnregisterBroker,
     encode,
     encode_plain,
 )
@@ -25,6 +32,7 @@ from ottla.cluster.decision import Decision
 from ottla.cluster.image import Image
 from ottla.cluster.metadata_log import Conflict, Entry, LogUnavailable, MetadataLog, NotController
 from ottla.errors import ErrorCode, KafkaError
+from ottla.observability.metrics import DurationMeter
 
 R = TypeVar("R")
 
@@ -36,6 +44,9 @@ DECISIONS_PER_ENTRY = 500
 _ALONE = (RegisterBroker, BecomeController)
 """Changes that need an entry of their own: the epoch that they give is the version of the entry, and the log creates a
 node with them."""
+
+_OF_BROKERS = (RegisterBroker, FenceBroker, UnfenceBroker, BeginShutdown, TakeReplicasOffline, UnregisterBroker)
+"""Changes of a broker, which may change the leader of any partition."""
 
 
 class OutcomeUnknown(KafkaError):
@@ -60,6 +71,7 @@ class _Pending:
     decide: Callable[[Image], Decision[Any]]
     future: "asyncio.Future[Any]"
     as_controller: bool
+    requested_s: float
     is_in_flight: bool = False
     is_fresh: bool = False
     """Whether the log was read to its end since the change was requested. Only then may it be refused."""
@@ -86,12 +98,14 @@ class ChangeQueue:
         self._task: asyncio.Task[None] | None = None
         self._obstacle = ""
         self._is_closed = False
+        self.elections = DurationMeter()
+        """Durations from the request of a change that gave partitions other leaders until it was in force here."""
 
     async def submit(
         self, decide: Callable[[Image], Decision[R]], timeout_s: float | None, as_controller: bool, first: bool
     ) -> R:
         loop = asyncio.get_running_loop()
-        pending = _Pending(decide, loop.create_future(), as_controller)
+        pending = _Pending(decide, loop.create_future(), as_controller, loop.time())
         if self._is_closed:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the broker stops")
         if first:
@@ -179,6 +193,9 @@ class ChangeQueue:
             self._keeper.publish(Entry(version, entry_id, changes), draft.after)
         else:  # the broker follows the log, and has replayed the entry already, or will
             await self._keeper.wait_for_version(version)
+        if _elects(draft.before, draft.after, changes):
+            requested_s = min(pending.requested_s for pending, _, _ in draft.outcomes)
+            self.elections.count_duration(asyncio.get_running_loop().time() - requested_s)
         self._answer(draft)
 
     def _decide(self, decisions_max: int = DECISIONS_PER_ENTRY) -> _Draft:
@@ -255,3 +272,20 @@ class ChangeQueue:
             self._obstacle = str(error)
         for pending in waiting:
             pending.is_fresh = True
+
+
+def _elects(before: Image, after: Image, changes: Sequence[Change]) -> bool:
+    """Whether an entry has given a partition another leader."""
+    names: Iterable[str] = ()
+    if any(isinstance(item, _OF_BROKERS) for item in changes):
+        names = after.topics_by_name
+    elif partitions := [item for item in changes if isinstance(item, ChangePartition)]:
+        names = {after.topic_names[item.topic_id] for item in partitions if item.topic_id in after.topic_names}
+    for name in names:
+        was, now = before.topic(name), after.topics_by_name[name]
+        if was is now or was is None:
+            continue
+        leaders = zip(was.partitions, now.partitions, strict=False)
+        if any(NO_LEADER != new.leader != old.leader for old, new in leaders):
+            return True
+    return False

@@ -51,6 +51,8 @@ class Metadata:
         self.image = image
         self._log = log
         self._queue = ChangeQueue(self, log, random)
+        self.elections = self._queue.elections
+        """Durations of the changes by this broker that gave partitions other leaders."""
         self._on_failure = on_failure
         self._listeners: list[Listener] = []
         self._entry_listeners: list[Callable[[Entry], None]] = []

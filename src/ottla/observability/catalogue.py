@@ -437,9 +437,18 @@ UNCLEAN_ELECTIONS = _make_counter(
 ELECTIONS = _make_counter(
     "ottla_leader_elections_total", "How often this broker was elected as the leader of a partition."
 )
+ELECTION_TIME = Family(
+    "kafka_controller_controllerstats_leaderelectionrateandtimems",
+    HISTOGRAM,
+    "Milliseconds from the decision of this broker to change leaders, such as those of a lost broker, until it is in "
+    "force. One decision may move many partitions.",
+)
 BROKERS = _make_gauge("kafka_brokers", "Brokers that are not fenced. Only the controller has it.")
 BROKER_INFO = _make_gauge(
-    "kafka_broker_info", "Always 1. The labels have the id and the address of a broker.", "id", "address"
+    "kafka_broker_info",
+    "Always 1. The labels have the id and the address of a broker: where it listens, if it advertises none.",
+    "id",
+    "address",
 )
 TOPIC_PARTITIONS = _make_gauge(
     "kafka_topic_partitions", "Partitions of a topic of the cluster. Only the controller has it.", "topic"

@@ -202,6 +202,7 @@ def read_broker(node: Node, stopping: bool) -> Iterator[FamilySeries]:
     yield catalogue.FETCH_SESSIONS, [((), len(node.fetch_sessions))]
     yield catalogue.BROKER_STATE, [((), STOPPING if stopping else RUNNING)]
     yield catalogue.METADATA_VERSION, [((), node.image.version)]
+    yield catalogue.ELECTION_TIME, [((), node.metadata.elections.durations())]
     yield catalogue.OFFLINE_REPLICAS, [((), len(node.replicas.offline))]
     failed = [((directory.path,), int(directory.failure is not None)) for directory in node.replicas.directories]
     yield catalogue.OFFLINE_DIRECTORIES, [((), sum(value for _, value in failed))]

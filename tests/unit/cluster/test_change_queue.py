@@ -6,7 +6,18 @@ from random import Random
 
 import pytest
 
-from ottla.cluster.changes import Change, CreateTopic, DeleteTopic, SetConfig, SetFeature
+from ottla.cluster.changes import (
+    Change,
+    ChangePartition,
+    CreatePartition,
+    CreateTopic,
+    DeleteTopic,
+    FenceBroker,
+    RegisterBroker,
+    SetConfig,
+    SetFeature,
+    UnfenceBroker,
+)
 from ottla.cluster.changes import ConfigResource as Resource
 from ottla.cluster.image import Image
 from ottla.cluster.metadata import Decision, Metadata, OutcomeUnknown
@@ -14,6 +25,7 @@ from ottla.cluster.metadata_log import Conflict, Entry, LogUnavailable, NotContr
 from ottla.errors import ErrorCode, KafkaError
 from tests.simulation.loop import simulate
 from tests.unit.cluster.cluster_members import count_up
+from tests.unit.cluster.clusters import ENDPOINTS, TOPIC_ID, directory_of
 
 
 class GatedLog:
@@ -288,6 +300,38 @@ def test_an_entry_that_cannot_be_replayed_is_reported() -> None:
             await metadata.refresh()
         assert len(reasons) == 1
         assert "no topic has id" in reasons[0]
+
+    simulate(main())
+
+
+def test_elections_are_counted_with_the_time_that_they_took() -> None:
+    """An entry that gives a partition another leader counts, however many it moves; other entries do not."""
+
+    async def main() -> None:
+        log = GatedLog()
+        metadata = Metadata(log, Random(1))
+
+        async def write(*changes: Change) -> None:
+            await metadata.change(lambda image: Decision(changes, None))
+
+        for broker_id in (1, 2):
+            await write(RegisterBroker(broker_id, (directory_of(broker_id),), ENDPOINTS))
+            await write(UnfenceBroker(broker_id, metadata.image.brokers[broker_id].epoch))
+        partitions = [CreatePartition(TOPIC_ID, index, (1, 2), (1, 2), 1) for index in range(3)]
+        await write(CreateTopic(TOPIC_ID, "orders"), *partitions)
+        await write(ChangePartition(TOPIC_ID, 0, 0, isr=(1,)))
+        assert sum(metadata.elections.counts) == 0
+        log.gate.clear()
+        fencing = asyncio.create_task(write(FenceBroker(1, metadata.image.brokers[1].epoch)))
+        await asyncio.sleep(2)
+        log.gate.set()
+        await fencing
+        leaders = [metadata.image.partition("orders", index) for index in range(3)]
+        assert [state.leader for state in leaders if state is not None] == [-1, 2, 2]
+        assert sum(metadata.elections.counts) == 1
+        assert metadata.elections.seconds == pytest.approx(2, abs=0.1)
+        await write(FenceBroker(2, metadata.image.brokers[2].epoch))
+        assert sum(metadata.elections.counts) == 1, "nobody was elected"
 
     simulate(main())
 
