@@ -25,7 +25,8 @@ NAME` shows the same of an installed connector, also of your own, and `ottla con
 [Connect](../connect.md) describes what the connectors do.
 
 In the column of types, *secret* is a password that is shown nowhere. Settings that other vendors' connectors have and
-that are not listed here are refused by name where a connector knows that it cannot obey them; others have no effect.
+that are not listed here are refused by name where a connector knows that it cannot obey them; others have no effect,
+and the worker's log names them when the connector starts.
 """
 
 

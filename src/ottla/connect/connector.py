@@ -62,6 +62,8 @@ class Connector(ABC):
 
     settings: ClassVar[Settings]
     """The declared settings besides those that every connector has."""
+    prefixes: ClassVar[tuple[str, ...]] = ()
+    """How the names of further settings begin that the connector reads; `("",)` if it reads any."""
     version: ClassVar[str] = "0"
 
     def __init__(self, config: Mapping[str, Any], context: ConnectorContext) -> None:

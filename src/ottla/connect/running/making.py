@@ -28,6 +28,12 @@ DRIVER_PATIENCE_MS: Final = 5_000
 HEADER_CONVERTER: Final = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 _ISOLATIONS: Final = {"read_committed": READ_COMMITTED, "read_uncommitted": READ_UNCOMMITTED}
 
+_PREFIXES: Final = (
+    *("key.converter.", "value.converter.", "header.converter.", "transforms.", "predicates.", "topic.creation."),
+    *("producer.override.", "consumer.override.", "admin.override."),
+)
+"""How the names of settings begin that are not declared one by one."""
+
 MakeTransforms = Callable[[Mapping[str, str]], Transforms | None]
 
 
@@ -47,6 +53,14 @@ class RunConfig:
         own = connector_class.settings
         values = parse(Settings((*common.settings, *own.settings), own.refuse), resolved)
         return cls(spec, resolved, values, connector_class)
+
+    def list_unknown(self) -> list[str]:
+        """The names of settings that have no effect, in order: nobody has declared them."""
+        common = SOURCE_SETTINGS if issubclass(self.connector_class, Source) else SINK_SETTINGS
+        own = self.connector_class.settings
+        known = {each.name for each in (*common.settings, *own.settings)} | own.accepted
+        prefixes = _PREFIXES + self.connector_class.prefixes
+        return sorted(name for name in self.given if name not in known and not name.startswith(prefixes))
 
     def make_connector(self) -> Connector:
         return self.connector_class(self.values, self.spec.context)

@@ -113,6 +113,8 @@ class Run:
             resolved, secrets = self._environment.providers.resolve_or_fail(self._spec.config)
             self._environment.redactor.add(secrets)
             config = RunConfig.read(self._spec, resolved, self._environment.find_class(resolved))
+            if unknown := config.list_unknown():
+                log.warning("connector %s: these settings have no effect: %s", self._spec.name, ", ".join(unknown))
             connector = config.make_connector()
             self._set_state(State.PAUSED if self._is_paused else State.RUNNING)
             self._work(config, connector)

@@ -1,7 +1,7 @@
 """Checks of values that many settings share, with Kafka's words for what is wrong."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -125,3 +125,15 @@ def positive_or_default(name: str, value: Any) -> None:
     """How many partitions or replicas a topic gets; -1 leaves it to the broker."""
     if value != -1 and value < 1:
         raise ValueError("Value must be positive, or -1 to use the broker's default")
+
+
+def refuse_others(
+    config: Mapping[str, Any], harmless: Mapping[str, Sequence[Any]], prefixes: Sequence[str] = ()
+) -> dict[str, Sequence[str]]:
+    """Errors for settings that others have for a connector of this name, and that are not obeyed here.
+
+    `harmless` has the values of each that change nothing. Every setting that begins with a prefix is refused.
+    """
+    refused = [name for name, right in harmless.items() if config.get(name) not in (None, "", *right)]
+    refused += [name for name in config if name.startswith(tuple(prefixes)) and name not in harmless]
+    return {name: [f"{name}={config[name]} is not supported"] for name in refused}

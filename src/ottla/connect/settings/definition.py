@@ -72,3 +72,5 @@ class Settings:
     settings: tuple[Setting, ...] = ()
     refuse: Callable[[Mapping[str, Any]], Mapping[str, Sequence[str]]] | None = field(default=None, compare=False)
     """A check over several settings: the errors of each setting's name."""
+    accepted: frozenset[str] = frozenset()
+    """Names of settings that are not declared, and that may have values which change nothing."""

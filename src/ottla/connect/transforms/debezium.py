@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
-from ottla.connect.data.record import Record
+from ottla.connect.data.record import Header, Record
 from ottla.connect.data.schema import Field, Schema, Type
 from ottla.connect.data.schema_cache import SchemaCache
-from ottla.connect.settings.checks import one_of
+from ottla.connect.errors import BadConfig, RecordError
+from ottla.connect.settings.checks import one_of, refuse_others
 from ottla.connect.settings.definition import Kind, Setting, Settings
 from ottla.connect.transforms.transformation import Transformation, with_value
 
@@ -21,6 +22,9 @@ _MODES: Final = {
     "delete-to-tombstone": ("none", True),
 }
 """By delete.tombstone.handling.mode: delete.handling.mode and drop.tombstones."""
+_HARMLESS: Final = {"operation.header": ("false",), "replace.null.with.default": ("true",)}
+_PREFIXES: Final = ("drop.fields.",)
+"""What Debezium's transformation has besides, and is not obeyed."""
 _DELETED_SCHEMA: Final = Schema(Type.STRING, optional=True)
 
 
@@ -47,6 +51,9 @@ class ExtractNewRecordState(Transformation):
             ),
             Setting("add.fields", Kind.LIST, [], "Fields of the envelope to add, such as op or source.ts_ms[:name]."),
             Setting("add.fields.prefix", Kind.STRING, "__", "The beginning of the names of added fields."),
+            Setting("add.headers", Kind.LIST, [], "Fields of the envelope to add as headers, named like add.fields."),
+            Setting("add.headers.prefix", Kind.STRING, "__", "The beginning of the names of added headers."),
+            Setting("route.by.field", Kind.STRING, "", "The field of the row that names the topic of the record."),
         )
     )
 
@@ -56,7 +63,12 @@ class ExtractNewRecordState(Transformation):
         mode = config["delete.tombstone.handling.mode"]
         if mode is not None:
             self._deletion, self._drops_tombstones = _MODES[mode]
+        refused = refuse_others(config, _HARMLESS, _PREFIXES)
+        if refused:
+            raise BadConfig("; ".join(error for errors in refused.values() for error in errors))
         self._added = [_split(each, config["add.fields.prefix"]) for each in config["add.fields"]]
+        self._headers = [_split(each, config["add.headers.prefix"]) for each in config["add.headers"]]
+        self._topic_field: str = config["route.by.field"]
         self._schemas = SchemaCache(self._make_schema)
 
     def apply(self, record: Record) -> Record | None:
@@ -69,11 +81,11 @@ class ExtractNewRecordState(Transformation):
         if value["op"] == "t":
             return None
         if is_deleted:
+            row = value["before"]
             if self._deletion == "drop":
                 return None
             if self._deletion == "none":
-                return with_value(record, None, None)
-            row = value["before"]
+                return self._address(with_value(record, None, None), record, row)
         if row is None:
             return None
         changed = dict(row)
@@ -82,7 +94,23 @@ class ExtractNewRecordState(Transformation):
         for path, name in self._added:
             changed[name] = _find(value, path)
         schema = record.value_schema
-        return with_value(record, None if schema is None else self._schemas.find(schema), changed)
+        found = with_value(record, None if schema is None else self._schemas.find(schema), changed)
+        return self._address(found, record, row)
+
+    def _address(self, changed: Record, record: Record, row: Mapping[str, Any] | None) -> Record:
+        """Adds the headers, and goes to the topic that the row names."""
+        if self._headers:
+            added = [
+                Header(name, _find(record.value, path), record.value_schema and _find_schema(record.value_schema, path))
+                for path, name in self._headers
+            ]
+            changed.headers = [*record.headers, *added]
+        if self._topic_field:
+            named = (row or {}).get(self._topic_field)
+            if named is None:
+                raise RecordError(f"the row has no {self._topic_field} that names its topic (route.by.field)")
+            changed.topic = str(named)
+        return changed
 
     def _make_schema(self, schema: Schema) -> Schema:
         after = schema.find_field("after")
@@ -91,7 +119,7 @@ class ExtractNewRecordState(Transformation):
         if self._deletion == "rewrite":
             fields.append(Field(DELETED, _DELETED_SCHEMA))
         for path, name in self._added:
-            fields.append(Field(name, replace(_find_schema(schema, path), optional=True)))
+            fields.append(Field(name, _find_schema(schema, path)))
         return replace(after.schema, optional=False, fields=tuple(fields))
 
 
@@ -111,11 +139,12 @@ def _find(value: Any, path: Sequence[str]) -> Any:
 
 
 def _find_schema(schema: Schema, path: Sequence[str]) -> Schema:
+    """Of a field that may be null."""
     if len(path) == 1 and schema.find_field(path[0]) is None:
         path = ["source", *path]
     for each in path:
         found = schema.find_field(each)
         if found is None:
-            return Schema(Type.STRING)
+            return Schema(Type.STRING, optional=True)
         schema = found.schema
-    return schema
+    return replace(schema, optional=True)

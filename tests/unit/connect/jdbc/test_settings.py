@@ -25,6 +25,21 @@ SQLITE = "jdbc:sqlite:some.db"
             Server("db", 5432, "shop", "u", "p", "require"),
         ),
         ("jdbc:postgresql:shop", Server("localhost", 5432, "shop")),
+        ("jdbc:postgresql:shop?stringtype=unspecified&reWriteBatchedInserts=true", Server("localhost", 5432, "shop")),
+        (
+            "jdbc:postgresql:shop?ssl=true&sslrootcert=/ca.pem&currentSchema=a,b%20c&ApplicationName=x",
+            Server(
+                "localhost",
+                5432,
+                "shop",
+                sslmode="verify-full",
+                more=(
+                    ("sslrootcert", "/ca.pem"),
+                    ("application_name", "x"),
+                    ("options", r"-c search_path=a,b\ c"),
+                ),
+            ),
+        ),
         ("jdbc:postgresql://[::1]:1/shop", Server("::1", 1, "shop")),
         ("jdbc:sqlite:/data/a.db", "/data/a.db"),
     ],
@@ -40,7 +55,7 @@ def test_urls(url: str, place: Server | str) -> None:
         ("postgresql://db/shop", "it is no JDBC URL"),
         ("jdbc:sqlite::memory:", "must be a file"),
         ("jdbc:postgresql://db/", "names no database"),
-        ("jdbc:postgresql://db/shop?loggerLevel=OFF", "the options loggerLevel of the URL are not supported"),
+        ("jdbc:postgresql://db/shop?socketFactory=x", "the options socketFactory of the URL are not supported"),
     ],
 )
 def test_urls_that_are_refused(url: str, reason: str) -> None:
@@ -70,6 +85,15 @@ def find_error(kind: Any, **config: Any) -> str:
 )
 def test_settings_of_a_sink_that_are_refused(config: dict[str, Any], name: str) -> None:
     assert find_error(JdbcSink, **config).startswith(f"{name}: ")
+
+
+def test_settings_that_only_tune_confluents_connectors_pass() -> None:
+    """Whoever has them in a configuration need not take them out."""
+    tuning = {"retry.backoff.ms": "3000", "connection.attempts": "3", "connection.backoff.ms": "10000"}
+    defaults = {"table.types": "TABLE", "date.timezone": "UTC"}
+    assert parse(JdbcSink.settings, {"connection.url": SQLITE, **tuning, **defaults})["insert.mode"] == "insert"
+    source = {"mode": "bulk", "topic.prefix": "p", "numeric.precision.mapping": "false"}
+    assert parse(JdbcSource.settings, {"connection.url": SQLITE, **tuning, **source})["mode"] == "bulk"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.connect.data.record import Record
 from ottla.connect.data.schema import Field, Schema, Type
+from ottla.connect.errors import BadConfig, RecordError
 from ottla.connect.transforms.chain import make_transforms
 
 ROW = Schema(Type.STRUCT, optional=True, name="Value", fields=(Field("id", Schema(Type.INT32)),))
@@ -71,3 +72,21 @@ def test_what_is_no_envelope_stays_and_truncations_go() -> None:
     heartbeat = Record("h", {"ts_ms": 1})
     assert transform(heartbeat) is heartbeat
     assert transform(make_change("t", None, None)) is None
+
+
+def test_headers_and_topics_from_the_envelope() -> None:
+    changed = transform(make_change("u", 7, 8), add_headers="op,source.lsn:at,nothing", add_headers_prefix="h-")
+    assert changed is not None
+    found = [(each.key, each.value, each.schema and each.schema.type) for each in changed.headers]
+    assert found == [("h-op", "u", Type.STRING), ("h-at", 9, Type.INT64), ("h-nothing", None, Type.STRING)]
+    deleted = transform(make_change("d", 7, None), add_headers="op", delete_handling_mode="none", route_by_field="id")
+    assert deleted is not None
+    assert (deleted.topic, deleted.value, [each.value for each in deleted.headers]) == ("7", None, ["d"])
+    with pytest.raises(RecordError, match="the row has no region that names its topic"):
+        transform(make_change("u", 7, 8), route_by_field="region")
+
+
+@pytest.mark.parametrize("name", ["drop_fields_header_name", "operation_header"])
+def test_settings_of_debezium_that_are_refused(name: str) -> None:
+    with pytest.raises(BadConfig, match=f"{name.replace('_', '.')}=true is not supported"):
+        transform(make_change("u", 7, 8), **{name: "true"})

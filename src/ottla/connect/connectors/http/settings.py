@@ -253,5 +253,5 @@ def _refuse_source(config: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
     return errors
 
 
-SINK_SETTINGS: Final = Settings(_SINK, _refuse_sink)
-SOURCE_SETTINGS: Final = Settings(_SOURCE, _refuse_source)
+SINK_SETTINGS: Final = Settings(_SINK, _refuse_sink, frozenset(_ONLY))
+SOURCE_SETTINGS: Final = Settings(_SOURCE, _refuse_source, frozenset(_ONLY))

@@ -1,7 +1,8 @@
 """The settings of a connection, which source and sink share, by Confluent's names."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
@@ -10,7 +11,7 @@ from ottla.connect.connectors.jdbc.postgresql import PostgreSql
 from ottla.connect.connectors.jdbc.sqlite import Sqlite
 from ottla.connect.connectors.postgresql.connecting import Server
 from ottla.connect.errors import BadConfig
-from ottla.connect.settings.checks import one_of
+from ottla.connect.settings.checks import one_of, refuse_others
 from ottla.connect.settings.definition import REQUIRED, Importance, Kind, Setting
 
 URL: Final = "connection.url"
@@ -19,7 +20,24 @@ DIALECTS: Final = {"PostgreSqlDatabaseDialect": PostgreSql, "SqliteDatabaseDiale
 _POSTGRESQL: Final = re.compile(
     r"jdbc:postgresql:(?://(?P<host>\[[^]]+\]|[^:/?]*)(?::(?P<port>\d+))?/)?(?P<db>[^?]*)(?:\?(?P<more>.*))?"
 )
-_OPTIONS: Final = ("user", "password", "sslmode")
+_OPTIONS: Final = ("user", "password", "sslmode", "ssl", "currentSchema")
+_AS_IN_LIBPQ: Final = {
+    "ApplicationName": "application_name",
+    "options": "options",
+    "sslrootcert": "sslrootcert",
+    "sslcert": "sslcert",
+    "sslkey": "sslkey",
+    "sslpassword": "sslpassword",
+}
+"""Options of PostgreSQL's JDBC driver that libpq has too."""
+_WITHOUT_EFFECT: Final = frozenset(
+    (
+        *("autosave", "binaryTransfer", "connectTimeout", "defaultRowFetchSize", "loggerFile", "loggerLevel"),
+        *("loginTimeout", "prepareThreshold", "preparedStatementCacheQueries", "reWriteBatchedInserts"),
+        *("socketTimeout", "stringtype", "tcpKeepAlive"),
+    )
+)
+"""Options of that driver which tune it, or which nobody needs: texts always become what their columns are."""
 
 
 def _check_url(name: str, value: Any) -> None:
@@ -81,9 +99,10 @@ def read_url(url: str) -> Server | str:
         what = f"the database {kind[1]} is not supported" if kind else "it is no JDBC URL"
         raise BadConfig(f"{what}; use jdbc:postgresql://host:port/database or jdbc:sqlite:path")
     options = dict(parse_qsl(found["more"] or "", keep_blank_values=True))
-    unknown = [name for name in options if name not in _OPTIONS]
+    supported = (*_OPTIONS, *_AS_IN_LIBPQ)
+    unknown = [name for name in options if name not in supported and name not in _WITHOUT_EFFECT]
     if unknown:
-        raise BadConfig(f"the options {', '.join(unknown)} of the URL are not supported; {', '.join(_OPTIONS)} are")
+        raise BadConfig(f"the options {', '.join(unknown)} of the URL are not supported; {', '.join(supported)} are")
     if not found["db"]:
         raise BadConfig("the URL names no database")
     return Server(
@@ -92,8 +111,19 @@ def read_url(url: str) -> Server | str:
         unquote(found["db"]),
         options.get("user"),
         options.get("password"),
-        options.get("sslmode"),
+        options.get("sslmode") or ("verify-full" if options.get("ssl", "false") in ("", "true") else None),
+        tuple(_list_libpq_options(options)),
     )
+
+
+def _list_libpq_options(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name, text in options.items():
+        if name in _AS_IN_LIBPQ and name != "options":
+            yield _AS_IN_LIBPQ[name], text
+    schemas = options.get("currentSchema", "").replace("\\", "\\\\").replace(" ", "\\ ")
+    found = " ".join(filter(None, (options.get("options"), schemas and f"-c search_path={schemas}")))
+    if found:
+        yield "options", found
 
 
 def make_dialect(config: Mapping[str, Any]) -> Dialect:
@@ -102,14 +132,12 @@ def make_dialect(config: Mapping[str, Any]) -> Dialect:
         return Sqlite(config, place)
     user = config["connection.user"] or place.user
     password = config["connection.password"] or place.password
-    return PostgreSql(
-        config, Server(place.host, place.port, place.database, user, password and str(password), place.sslmode)
-    )
+    return PostgreSql(config, replace(place, user=user, password=password and str(password)))
 
 
-def refuse_connection(config: Mapping[str, Any], unsupported: Sequence[str]) -> dict[str, list[str]]:
+def refuse_connection(config: Mapping[str, Any], harmless: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
     """What is wrong with settings of a connection together, and those that Confluent has and we do not obey."""
-    errors: dict[str, list[str]] = {}
+    errors = refuse_others(config, harmless)
     chosen = config.get("dialect.name")
     url = config.get(URL)
     if chosen and url:
@@ -118,7 +146,4 @@ def refuse_connection(config: Mapping[str, Any], unsupported: Sequence[str]) -> 
             errors["dialect.name"] = [f"{chosen} does not fit {URL}"]
     if url and isinstance(read_url(url), str) and (config.get("db.timezone") or "UTC") != "UTC":
         errors["db.timezone"] = ["SQLite has no time zones; convert the times in a query"]
-    for name in unsupported:
-        if name in config:
-            errors[name] = ["this setting of Confluent's connector is not supported here"]
     return errors

@@ -104,6 +104,7 @@ class PostgreSql(Dialect):
             "SELECT n.nspname::text AS schema, c.relname::text AS name FROM pg_class c JOIN pg_namespace n"
             f" ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p', 'v', 'f') AND {place}"
             f" AND c.relname = {quote_text(self.fold(simple))}"
+            " ORDER BY array_position(current_schemas(false), n.nspname)"
         )
         return TableId(rows[0]["schema"], rows[0]["name"]) if rows else None
 

@@ -1,26 +1,22 @@
 """The settings of JdbcSink, by Confluent's names, and what is wrong with them together."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ottla.connect.connectors.jdbc.connection_settings import CONNECTION_SETTINGS, refuse_connection
 from ottla.connect.settings.checks import OptionalAtLeast, at_least, non_empty, one_of
 from ottla.connect.settings.definition import Importance, Kind, Setting, Settings
 
-_UNSUPPORTED: Final = (
-    "connection.attempts",
-    "connection.backoff.ms",
-    "retry.backoff.ms",
-    "date.timezone",
-    "mssql.use.merge.holdlock",
-    "trim.sensitive.log",
-    "replace.null.with.default",
-    "table.types",
-)
+_HARMLESS: Final = {
+    "date.timezone": ("UTC",),
+    "replace.null.with.default": ("false",),
+    "table.types": ("TABLE",),
+}
+"""Settings of Confluent's that change what is written, and the values that change nothing here."""
 
 
-def _refuse(config: Mapping[str, Any]) -> Mapping[str, list[str]]:
-    errors = refuse_connection(config, _UNSUPPORTED)
+def _refuse(config: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
+    errors = refuse_connection(config, _HARMLESS)
     pk_mode, insert_mode = config.get("pk.mode"), config.get("insert.mode")
     if insert_mode in ("upsert", "update") and pk_mode == "none":
         errors["pk.mode"] = [f"insert.mode={insert_mode} needs a primary key: kafka, record_key or record_value"]
@@ -82,4 +78,5 @@ SINK_SETTINGS: Final = Settings(
         ),
     ),
     _refuse,
+    frozenset(_HARMLESS),
 )

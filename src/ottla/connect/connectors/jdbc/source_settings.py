@@ -1,6 +1,6 @@
 """The settings of JdbcSource, by Confluent's names, and what is wrong with them together."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ottla.connect.connector import MAX_ROWS
@@ -16,20 +16,18 @@ BOTH: Final = "timestamp+incrementing"
 MODES: Final = (BULK, TIMESTAMP, INCREMENTING, BOTH)
 TABLE_TYPES: Final = ("TABLE", "PARTITIONED TABLE", "VIEW", "MATERIALIZED VIEW", "FOREIGN TABLE")
 
-_UNSUPPORTED: Final = (
-    "catalog.pattern",
-    "connection.attempts",
-    "connection.backoff.ms",
-    "numeric.precision.mapping",
-    "query.suffix",
-    "query.retry.attempts",
-    "timestamp.granularity",
-    "transaction.isolation.mode",
-)
+_HARMLESS: Final = {
+    "catalog.pattern": (),
+    "numeric.precision.mapping": ("false",),
+    "query.suffix": (),
+    "timestamp.granularity": ("connect_logical",),
+    "transaction.isolation.mode": ("DEFAULT",),
+}
+"""Settings of Confluent's that change what is read, and the values that change nothing here."""
 
 
-def _refuse(config: Mapping[str, Any]) -> Mapping[str, list[str]]:
-    errors = refuse_connection(config, _UNSUPPORTED)
+def _refuse(config: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
+    errors = refuse_connection(config, _HARMLESS)
     mode = config.get("mode")
     if mode in (TIMESTAMP, BOTH) and not config.get("timestamp.column.name"):
         errors["timestamp.column.name"] = [f"mode={mode} needs a timestamp column"]
@@ -84,4 +82,5 @@ SOURCE_SETTINGS: Final = Settings(
         ),
     ),
     _refuse,
+    frozenset(_HARMLESS),
 )

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ottla.connect.connectors.jms.session import BrokerAddress
-from ottla.connect.settings.checks import at_least, between, non_empty, one_of, one_of_ignoring_case
+from ottla.connect.settings.checks import at_least, between, non_empty, one_of, one_of_ignoring_case, refuse_others
 from ottla.connect.settings.definition import REQUIRED, Importance, Kind, Setting, Settings
 
 STOMP_PORT: Final = 61613
@@ -188,11 +188,7 @@ _ONLY: Final[Mapping[str, Sequence[Any]]] = {
 
 
 def _refuse(config: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
-    errors: dict[str, Sequence[str]] = {
-        name: [f"{name}={config[name]} is not supported"]
-        for name, right in _ONLY.items()
-        if config.get(name) not in (None, "", *right)
-    }
+    errors = refuse_others(config, _ONLY)
     try:
         read_address(config)
     except ValueError as error:
@@ -214,7 +210,7 @@ def _refuse(config: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
     return errors
 
 
-ACTIVEMQ_SOURCE_SETTINGS: Final = Settings((*_ACTIVEMQ, *_SOURCE, *_STOMP_SETTINGS), _refuse)
-JMS_SOURCE_SETTINGS: Final = Settings((*_JMS, *_SOURCE, *_STOMP_SETTINGS), _refuse)
-ACTIVEMQ_SINK_SETTINGS: Final = Settings((*_ACTIVEMQ, *_SINK, *_STOMP_SETTINGS), _refuse)
-JMS_SINK_SETTINGS: Final = Settings((*_JMS, *_SINK, *_STOMP_SETTINGS), _refuse)
+ACTIVEMQ_SOURCE_SETTINGS: Final = Settings((*_ACTIVEMQ, *_SOURCE, *_STOMP_SETTINGS), _refuse, frozenset(_ONLY))
+JMS_SOURCE_SETTINGS: Final = Settings((*_JMS, *_SOURCE, *_STOMP_SETTINGS), _refuse, frozenset(_ONLY))
+ACTIVEMQ_SINK_SETTINGS: Final = Settings((*_ACTIVEMQ, *_SINK, *_STOMP_SETTINGS), _refuse, frozenset(_ONLY))
+JMS_SINK_SETTINGS: Final = Settings((*_JMS, *_SINK, *_STOMP_SETTINGS), _refuse, frozenset(_ONLY))

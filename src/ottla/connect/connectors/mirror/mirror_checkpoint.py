@@ -19,7 +19,7 @@ from ottla.client.groups import CommittedOffset, commit_offsets, fetch_offsets
 from ottla.connect.connector import ConnectorContext, Part, Source, SourceBatch, SourceOffset
 from ottla.connect.connectors.mirror import clusters
 from ottla.connect.connectors.mirror.formats import BadRecord, Checkpoint, OffsetSync, to_raw
-from ottla.connect.connectors.mirror.mirror_settings import CHECKPOINT_SETTINGS
+from ottla.connect.connectors.mirror.mirror_settings import CHECKPOINT_SETTINGS, PREFIXES
 from ottla.connect.connectors.mirror.offset_map import OffsetMap
 from ottla.connect.connectors.mirror.policy import NameFilter, ReplicationPolicy
 from ottla.connect.connectors.mirror.timers import Timer
@@ -52,6 +52,7 @@ class OffsetMaps:
 
 class MirrorCheckpoint(Source):
     settings: ClassVar[Settings] = CHECKPOINT_SETTINGS
+    prefixes: ClassVar[tuple[str, ...]] = PREFIXES
     version: ClassVar[str] = "1"
 
     def __init__(self, config: Mapping[str, Any], context: ConnectorContext) -> None:

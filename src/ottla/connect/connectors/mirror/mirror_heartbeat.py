@@ -12,7 +12,7 @@ from ottla.client.backoff import now_ms
 from ottla.connect.connector import ConnectorContext, Part, Source, SourceBatch, SourceOffset
 from ottla.connect.connectors.mirror import clusters
 from ottla.connect.connectors.mirror.formats import encode_heartbeat, to_raw
-from ottla.connect.connectors.mirror.mirror_settings import HEARTBEAT_SETTINGS
+from ottla.connect.connectors.mirror.mirror_settings import HEARTBEAT_SETTINGS, PREFIXES
 from ottla.connect.connectors.mirror.policy import HEARTBEATS
 from ottla.connect.connectors.mirror.timers import Timer
 from ottla.connect.settings.definition import Settings
@@ -21,6 +21,7 @@ from ottla.connect.worker.topics import TopicForm, create_store_topic
 
 class MirrorHeartbeat(Source):
     settings: ClassVar[Settings] = HEARTBEAT_SETTINGS
+    prefixes: ClassVar[tuple[str, ...]] = PREFIXES
     version: ClassVar[str] = "1"
 
     def __init__(self, config: Mapping[str, Any], context: ConnectorContext) -> None:

@@ -6,6 +6,7 @@ as the records.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from ottla.connect.connectors.mirror.policy import DEFAULT_POLICY, IDENTITY_POLICY
@@ -15,6 +16,8 @@ from ottla.connect.settings.definition import REQUIRED, Importance, Kind, Settin
 _LOW, _HIGH = Importance.LOW, Importance.HIGH
 _POLICIES: Final = tuple(name for full in (DEFAULT_POLICY, IDENTITY_POLICY) for name in (full, full.rpartition(".")[2]))
 CLASS_PREFIX: Final = "org.apache.kafka.connect.mirror."
+PREFIXES: Final = ("source.", "target.", "consumer.", "producer.", "admin.")
+"""Of settings of clients."""
 
 
 def _define(name: str, kind: Kind, default: Any, doc: str, check: Callable[[str, Any], None] | None = None) -> Setting:
@@ -85,7 +88,7 @@ def _need_source(config: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
     return {} if config.get(name) else {name: [f'Missing required configuration "{name}" which has no default value.']}
 
 
-SOURCE_SETTINGS: Final = Settings(
+_OF_SOURCE: Final = Settings(
     (
         *_BASE,
         *_TOPICS,
@@ -132,7 +135,7 @@ SOURCE_SETTINGS: Final = Settings(
     _need_source,
 )
 
-CHECKPOINT_SETTINGS: Final = Settings(
+_OF_CHECKPOINT: Final = Settings(
     (
         *_BASE,
         *_TOPICS,
@@ -158,7 +161,7 @@ CHECKPOINT_SETTINGS: Final = Settings(
     _need_source,
 )
 
-HEARTBEAT_SETTINGS: Final = Settings(
+_OF_HEARTBEAT: Final = Settings(
     (
         *_BASE,
         _switch("emit.heartbeats.enabled", True, "Whether heartbeats are written."),
@@ -166,3 +169,11 @@ HEARTBEAT_SETTINGS: Final = Settings(
         _replicas("heartbeats.topic.replication.factor", 3, "Replicas of the heartbeats topic."),
     )
 )
+
+_ALL: Final = frozenset(
+    each.name for settings in (_OF_SOURCE, _OF_CHECKPOINT, _OF_HEARTBEAT) for each in settings.settings
+)
+SOURCE_SETTINGS: Final = replace(_OF_SOURCE, accepted=_ALL)
+CHECKPOINT_SETTINGS: Final = replace(_OF_CHECKPOINT, accepted=_ALL)
+HEARTBEAT_SETTINGS: Final = replace(_OF_HEARTBEAT, accepted=_ALL)
+"""A file of MirrorMaker 2 gives the settings of all three to each of them."""

@@ -20,7 +20,7 @@ from ottla.client.sending import OffsetRun
 from ottla.connect.connector import MAX_ROWS, ConnectorContext, Part, Source, SourceBatch, SourceOffset, partition_key
 from ottla.connect.connectors.mirror import clusters
 from ottla.connect.connectors.mirror.formats import OffsetSync, to_raw
-from ottla.connect.connectors.mirror.mirror_settings import SOURCE_SETTINGS
+from ottla.connect.connectors.mirror.mirror_settings import PREFIXES, SOURCE_SETTINGS
 from ottla.connect.connectors.mirror.offset_map import find_points
 from ottla.connect.connectors.mirror.policy import ReplicationPolicy, TopicChoice
 from ottla.connect.connectors.mirror.timers import Timer
@@ -42,6 +42,7 @@ _WRITTEN: Final = _COLUMNS[:-1]
 
 class MirrorSource(Source):
     settings: ClassVar[Settings] = SOURCE_SETTINGS
+    prefixes: ClassVar[tuple[str, ...]] = PREFIXES
     version: ClassVar[str] = "1"
     follows_up: ClassVar[bool] = True
 

@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
 
 CONNECT_TIMEOUT_S: Final = 10
+_SILENCE: Final = {
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",
+}
+"""A server whose machine has gone without a word is noticed within a minute or so. Linux would wait for two hours."""
 
 _PASSING_STATES: Final = ("08", "40", "53", "55006", "55P03", "57", "58")
 """How the SQLSTATE of a failure that passes begins: connections, serialization, resources, objects in use, operators,
@@ -49,6 +56,8 @@ class Server:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     sslmode: str | None = None
+    more: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Further options of libpq: certificates."""
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}/{self.database}"
@@ -76,6 +85,8 @@ def connect(server: Server, *, autocommit: bool = True, knows_types: bool = Fals
         "sslmode": server.sslmode,
         "connect_timeout": str(CONNECT_TIMEOUT_S),
         "application_name": "ottla",
+        **_SILENCE,
+        **dict(server.more),
     }
     text = " ".join(f"{name}={_quote_option(value)}" for name, value in options.items() if value is not None)
     with explain_errors(str(server), server.password):

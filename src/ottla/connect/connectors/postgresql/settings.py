@@ -3,13 +3,47 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ottla.connect.settings.checks import at_least, between, non_empty, one_of
+from ottla.connect.settings.checks import at_least, between, non_empty, one_of, refuse_others
 from ottla.connect.settings.definition import REQUIRED, Importance, Kind, Setting, Settings
 
 _HIGH, _LOW = Importance.HIGH, Importance.LOW
 
 SNAPSHOT_MODES: Final = ("initial", "initial_only", "no_data", "never")
+CERTIFICATES: Final = ("sslrootcert", "sslcert", "sslkey", "sslpassword")
+"""Options of libpq that have Debezium's names after `database.`."""
 OPERATIONS: Final = frozenset(("c", "u", "d", "t", "none"))
+
+_HARMLESS: Final[Mapping[str, Sequence[str]]] = {
+    "binary.handling.mode": ("bytes",),
+    "converters": (),
+    "database.initial.statements": (),
+    "event.processing.failure.handling.mode": ("fail",),
+    "field.name.adjustment.mode": ("none",),
+    "hstore.handling.mode": (),
+    "interval.handling.mode": ("numeric",),
+    "message.key.columns": (),
+    "notification.enabled.channels": (),
+    "provide.transaction.metadata": ("false",),
+    "publish.via.partition.root": ("false",),
+    "read.only": ("false",),
+    "replica.identity.autoset.values": (),
+    "schema.name.adjustment.mode": ("none",),
+    "signal.data.collection": (),
+    "signal.enabled.channels": ("source",),
+    "slot.failover": ("false",),
+    "slot.stream.params": (),
+    "snapshot.include.collection.list": (),
+    "snapshot.select.statement.overrides": (),
+    "topic.delimiter": (".",),
+    "topic.heartbeat.prefix": ("__debezium-heartbeat",),
+    "topic.naming.strategy": ("io.debezium.schema.SchemaTopicNamingStrategy",),
+    "unavailable.value.placeholder": ("__debezium_unavailable_value",),
+}
+"""Settings of Debezium's that change what is written or done, and the values that change nothing here. Others that only
+tune Debezium, such as max.batch.size, have no effect."""
+_PREFIXES: Final = ("column.mask.", "column.truncate.", "column.propagate.", "datatype.propagate.")
+_OLD: Final = ("schema", "table", "column")
+"""What Debezium 1 had a whitelist and a blacklist for."""
 
 
 def _known_operations(name: str, value: Any) -> None:
@@ -19,9 +53,12 @@ def _known_operations(name: str, value: Any) -> None:
 
 
 def _refuse(config: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
-    """An include list and an exclude list of the same thing do not go together."""
-    errors: dict[str, Sequence[str]] = {}
-    for what in ("schema", "table", "column"):
+    """What is not obeyed. An include list and an exclude list of the same thing do not go together."""
+    errors = refuse_others(config, _HARMLESS, _PREFIXES)
+    for what in _OLD:
+        for old, new in (("whitelist", "include"), ("blacklist", "exclude")):
+            if config.get(f"{what}.{old}"):
+                errors[f"{what}.{old}"] = [f"its name is {what}.{new}.list since Debezium 2"]
         if config.get(f"{what}.include.list") and config.get(f"{what}.exclude.list"):
             errors[f"{what}.exclude.list"] = [f"{what}.include.list is set already"]
     return errors
@@ -49,6 +86,12 @@ SETTINGS: Final = Settings(
             "Whether the connection is encrypted, by libpq's names.",
             check=one_of("disable", "allow", "prefer", "require", "verify-ca", "verify-full"),
         ),
+        Setting(
+            "database.sslrootcert", Kind.STRING, None, "A PEM file of authorities that the server's is checked by."
+        ),
+        Setting("database.sslcert", Kind.STRING, None, "A PEM file with the certificate of the user."),
+        Setting("database.sslkey", Kind.STRING, None, "A PEM file with the key of that certificate."),
+        Setting("database.sslpassword", Kind.PASSWORD, None, "The password of that key."),
         Setting("topic.prefix", Kind.STRING, REQUIRED, "Topics are <prefix>.<schema>.<table>.", _HIGH, non_empty),
         Setting("plugin.name", Kind.STRING, "pgoutput", "Only pgoutput is supported.", check=one_of("pgoutput")),
         Setting("slot.name", Kind.STRING, "debezium", "The replication slot. It is created if it is not there."),
@@ -98,6 +141,10 @@ SETTINGS: Final = Settings(
             _LOW,
             at_least(0),
         ),
+        Setting(
+            "heartbeat.action.query", Kind.STRING, None, "A statement that is run with each of these records.", _LOW
+        ),
     ),
     _refuse,
+    frozenset(_HARMLESS),
 )

@@ -19,13 +19,13 @@ from ottla.connect.connectors.postgresql import slots
 from ottla.connect.connectors.postgresql.catalog import CatalogTable, read_tables
 from ottla.connect.connectors.postgresql.changes import LSN, SNAPSHOT_END, LogSettings, make_peek, read_changes
 from ottla.connect.connectors.postgresql.column_types import TypeModes
-from ottla.connect.connectors.postgresql.connecting import Server, connect, query_rows
+from ottla.connect.connectors.postgresql.connecting import Server, connect, execute, query_rows
 from ottla.connect.connectors.postgresql.filters import CaptureFilter
 from ottla.connect.connectors.postgresql.heartbeats import make_heartbeat
-from ottla.connect.connectors.postgresql.settings import SETTINGS
+from ottla.connect.connectors.postgresql.settings import CERTIFICATES, SETTINGS
 from ottla.connect.connectors.postgresql.shapes import Capture
 from ottla.connect.connectors.postgresql.snapshots import CHUNKS, IS_DONE, read_snapshot
-from ottla.connect.errors import ConnectError
+from ottla.connect.errors import ConnectError, RetriableError
 from ottla.connect.settings.definition import Settings
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class PostgresConnector(Source):
             config["database.user"],
             config["database.password"],
             config["database.sslmode"],
+            tuple((name, config[f"database.{name}"]) for name in CERTIFICATES if config[f"database.{name}"]),
         )
         self._prefix: str = config["topic.prefix"]
         self._mode: str = config["snapshot.mode"]
@@ -168,6 +169,7 @@ class PostgresConnector(Source):
         interval_us = self.config["heartbeat.interval.ms"] * 1000
         if interval_us and state.now_us - self._heartbeat_us >= interval_us:
             self._heartbeat_us = state.now_us
+            self._act(connection)
             work[HEARTBEAT_US] = state.now_us
         elif (
             offset is not None
@@ -180,6 +182,18 @@ class PostgresConnector(Source):
             work[SNAPSHOT_END] = snapshot_end
             work["chunks"] = self._find_chunks(connection, offsets)
         return [Part(self._log_partition, work)]
+
+    def _act(self, connection: "Connection") -> None:
+        """Run heartbeat.action.query. One that the server refuses is told, and stops nothing."""
+        statement = self.config["heartbeat.action.query"]
+        if not statement:
+            return
+        try:
+            execute(connection, statement)
+        except RetriableError:
+            raise
+        except ConnectError as error:
+            log.warning("connector %s: heartbeat.action.query: %s", self.context.name, error)
 
     def _has_changes(self, connection: "Connection", upto_lsn: int) -> bool:
         """Whether the slot holds a transaction that the publication is about, of any table."""

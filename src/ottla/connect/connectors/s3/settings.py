@@ -12,7 +12,7 @@ from ottla.connect.connectors.files.storage_settings import HOUR_MS
 from ottla.connect.connectors.s3.bucket import Place
 from ottla.connect.data.schema import Schema, Type
 from ottla.connect.errors import BadConfig, ConnectError
-from ottla.connect.settings.checks import at_least, between, is_regex, one_of
+from ottla.connect.settings.checks import at_least, between, is_regex, one_of, refuse_others
 from ottla.connect.settings.definition import REQUIRED, Importance, Kind, Setting, Settings
 
 _S3: Final = "io.confluent.connect.s3"
@@ -168,6 +168,7 @@ _ONLY: Final[Mapping[str, Sequence[str]]] = {
     "directory.delim": ("/",),
     "s3.credentials.provider.class": ("com.amazonaws.auth.DefaultAWSCredentialsProviderChain",),
     "s3.sse.customer.key": (),
+    "tombstone.encoded.partition": (),
 }
 """Settings of Confluent's that are known, and the values that change nothing here."""
 
@@ -176,11 +177,7 @@ _PARTITIONING: Final = ("partition.field.name", "path.format", "timezone")
 
 
 def _refuse(config: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
-    errors = {
-        name: [f"{name}={config[name]} is not supported"]
-        for name, right in _ONLY.items()
-        if config.get(name) not in (None, "", *right)
-    }
+    errors = refuse_others(config, _ONLY)
     if not errors:
         try:
             choose_partitioner(config)
@@ -190,7 +187,7 @@ def _refuse(config: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
     return errors
 
 
-SINK_SETTINGS: Final = Settings(_SINK_SETTINGS, _refuse)
+SINK_SETTINGS: Final = Settings(_SINK_SETTINGS, _refuse, frozenset(_ONLY))
 
 
 def _are_topic_patterns(name: str, value: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ottla.connect.settings.checks import at_least, between, one_of_ignoring_case
+from ottla.connect.settings.checks import at_least, between, one_of_ignoring_case, refuse_others
 from ottla.connect.settings.definition import REQUIRED, Importance, Kind, Setting, Settings
 
 _LOW, _HIGH = Importance.LOW, Importance.HIGH
@@ -69,6 +69,9 @@ _SETTINGS: Final = (
 
 _ONLY: Final[Mapping[str, Sequence[str]]] = {
     "compact.map.entries": ("true",),
+    "data.stream.timestamp.field": (),
+    "elastic.https.ssl.endpoint.identification.algorithm": ("https",),
+    "topic.index.map": (),
     "data.stream.dataset": (),
     "data.stream.type": ("NONE", "none"),
     "drop.invalid.message": ("false",),
@@ -85,15 +88,11 @@ _ONLY: Final[Mapping[str, Sequence[str]]] = {
 
 
 def _refuse(config: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
-    errors = {
-        name: [f"{name}={config[name]} is not supported"]
-        for name, right in _ONLY.items()
-        if config.get(name) not in (None, "", *right)
-    }
+    errors = refuse_others(config, _ONLY)
     location = "elastic.https.ssl.truststore.location"
     if config[location] and config.get("elastic.https.ssl.truststore.type") != "PEM":
         errors[location] = ["only PEM files can be read; set elastic.https.ssl.truststore.type=PEM"]
     return errors
 
 
-SINK_SETTINGS: Final = Settings(_SETTINGS, _refuse)
+SINK_SETTINGS: Final = Settings(_SETTINGS, _refuse, frozenset(_ONLY))
