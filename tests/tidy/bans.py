@@ -227,7 +227,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.testing": "a broker beside the test, and its offload, which must know when it is idle",
             "ottla.cli.connect.foreground": "the event that a signal sets",
             "ottla.cli.connect.progress": "the event that a signal sets",
-            "ottla.connect.serving": "a lock only: the first connector that needs Spark makes the session",
+            "ottla.connect.running.sessions": "a session is made while the worker does other things",
             "ottla.connect.rest.server": "answers beside whatever the worker does",
             "ottla.connect.settings.redaction": "a lock only: connectors add their secrets from threads of their own",
             "ottla.connect.connectors.jms.session": "a queue only: what the thread of stomp.py has received",

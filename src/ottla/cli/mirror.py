@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from ottla.connect.connectors.mirror.flows import read_flows
-    from ottla.connect.running.sessions import create_session
-    from ottla.connect.serving import MASTER, WorkerProcess
+    from ottla.connect.running.sessions import MASTER, create_session
+    from ottla.connect.serving import WorkerProcess
 
     with running_workers(options.log_level) as (redactor, stopping), ExitStack() as stack:
         given = read_settings(options)

@@ -1,16 +1,14 @@
 """A whole worker: plug-ins, REST server, herder and the Spark session that its connectors share."""
 
 import socket
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from threading import Lock
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ottla.connect.plugins.installed import InstalledPlugins
 from ottla.connect.rest.listeners import read_rest_options
 from ottla.connect.rest.server import RestServer
 from ottla.connect.running.run import Run, RunEnvironment
-from ottla.connect.running.sessions import create_session
+from ottla.connect.running.sessions import SharedSession
 from ottla.connect.settings.redaction import Redactor
 from ottla.connect.transforms.chain import make_transforms
 from ottla.connect.worker.herder import BadRequest, ConnectorMetrics
@@ -22,7 +20,6 @@ from ottla.connect.worker.starting import make_distributed_herder, make_standalo
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MASTER: Final = "local[*]"
 _APP_NAME: Final = "ottla-connect"
 
 
@@ -37,12 +34,13 @@ class WorkerProcess:
         redactor: Redactor | None = None,
         spark: "SparkSession | None" = None,
     ) -> None:
-        """BadConfig if a property is not valid. Without a session of Spark, the first connector makes one."""
+        """BadConfig if a property is not valid. Without a session of Spark, it makes one."""
         given = {"offset.storage.topic": OFFSETS_TOPIC, **properties} if not is_distributed else dict(properties)
         self._plugins = InstalledPlugins(given, redactor)
         self._server = RestServer(read_rest_options(given))
         environment = RunEnvironment(
-            _share_session(given) if spark is None else lambda: spark,
+            self._session.get,
+        self._session = SharedSession(_APP_NAME, given, spark)
             self._plugins.find_class,
             lambda config: make_transforms(config) or None,
             self._plugins.providers,
@@ -72,6 +70,7 @@ class WorkerProcess:
         """With these connectors besides those that are in the config topic. BadRequest names one that is not valid."""
         self._herder.start()
         self._server.start(self._herder, self._plugins)
+        self._session.begin()
         for connector in connectors:
             try:
                 self._herder.create_connector(connector.name, connector.config, connector.initial_state)
@@ -100,19 +99,3 @@ class WorkerProcess:
         """host:port under which other people reach the REST server."""
         host = properties.get("rest.advertised.host.name") or self._server.host or socket.gethostname()
         return f"{host}:{properties.get('rest.advertised.port') or self.port}"
-
-
-def _share_session(properties: Mapping[str, str]) -> "Callable[[], SparkSession]":
-    """One session for all connectors, made when the first of them needs it."""
-    lock = Lock()
-    config = {name: text for name, text in properties.items() if name.startswith("spark.") and name != "spark.master"}
-
-    @cache
-    def create() -> "SparkSession":
-        return create_session(_APP_NAME, properties.get("spark.master") or MASTER, config)
-
-    def share() -> "SparkSession":
-        with lock:
-            return create()
-
-    return share

@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Final
 
 from ottla.spark.jobs import SESSION_SETTINGS
@@ -9,6 +11,7 @@ from ottla.spark.jobs import SESSION_SETTINGS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+MASTER: Final = "local[*]"
 DAEMON: Final = {"spark.python.daemon.module": "ottla.connect.running.daemon"}
 
 
@@ -19,3 +22,35 @@ def create_session(name: str, master: str, config: Mapping[str, object] | None =
 
     java = {"spark.driver.extraJavaOptions": make_java_options(os.environ)}
     return ottla.spark.session(name, master=master, config={**SESSION_SETTINGS, **DAEMON, **java, **(config or {})})
+
+
+class SharedSession:
+    """Makes one session for all connectors of a worker, whoever asks first."""
+
+    def __init__(self, name: str, properties: Mapping[str, str], made: "SparkSession | None" = None) -> None:
+        """The properties are those of the worker: `spark.master`, and whatever else begins with `spark.`."""
+        self._name = name
+        self._master = properties.get("spark.master") or MASTER
+        self._config = {
+            name: text for name, text in properties.items() if name.startswith("spark.") and name != "spark.master"
+        }
+        self._lock = Lock()
+        self._made = made
+
+    def get(self) -> "SparkSession":
+        """Waits until it is there."""
+        with self._lock:
+            if self._made is None:
+                self._made = create_session(self._name, self._master, self._config)
+            return self._made
+
+    def begin(self) -> None:
+        """Make it in a thread, if it is not there: a JVM takes seconds to start, and the worker has other things to do
+        meanwhile. What goes wrong is told to the first connector, which tries again."""
+
+        def make() -> None:
+            with suppress(Exception):
+                self.get()
+
+        if self._made is None:
+            Thread(target=make, name="session of Spark", daemon=True).start()

@@ -1,0 +1,56 @@
+"""One session of Spark for all connectors of a worker, made before anybody needs it."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from ottla.connect.running import sessions
+from ottla.connect.running.sessions import SharedSession
+from tests.patience import PATIENCE_S
+
+
+def get(shared: SharedSession) -> Any:
+    return shared.get()
+
+
+def test_a_session_is_begun_early_and_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks while it is made waits for it."""
+    may_end, calls = threading.Event(), []
+
+    def create(name: str, master: str, config: dict[str, str]) -> Any:
+        calls.append((name, master, config))
+        assert may_end.wait(PATIENCE_S)
+        return "the session"
+
+    monkeypatch.setattr(sessions, "create_session", create)
+    shared = SharedSession("worker", {"spark.master": "local[3]", "spark.ui.enabled": "false", "group.id": "g"})
+    shared.begin()
+    threading.Timer(0.05, may_end.set).start()
+    assert get(shared) == get(shared) == "the session"
+    assert calls == [("worker", "local[3]", {"spark.ui.enabled": "false"})]
+
+
+def test_what_goes_wrong_is_told_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And tried again each time."""
+    answers = iter([RuntimeError("no Java"), RuntimeError("no Java"), "the session"])
+    has_failed = threading.Event()
+
+    def create(name: str, master: str, config: dict[str, str]) -> Any:
+        answer = next(answers)
+        has_failed.set()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(sessions, "create_session", create)
+    shared = SharedSession("worker", {})
+    shared.begin()
+    assert has_failed.wait(PATIENCE_S)
+    with pytest.raises(RuntimeError, match="no Java"):
+        shared.get()
+    assert get(shared) == "the session"
+    made: Any = "another"
+    given = SharedSession("worker", {}, made)
+    given.begin()
+    assert get(given) == "another"
