@@ -1,11 +1,19 @@
 """`ottla mirror up`: mirrors topics and groups between clusters until it is stopped, as MirrorMaker 2 does."""
 
 import argparse
+import logging
+from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.connect.foreground import read_properties_file, running_workers
 from ottla.cli.pairs import parse_pairs
+
+if TYPE_CHECKING:
+    from ottla.connect.connectors.mirror.flows import Flow
+
+log = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     up.add_argument("--to", dest="target", metavar="ALIAS=HOST:PORT", help="the target, with a short name for it")
     up.add_argument("--topics", metavar="PATTERNS", help="names and patterns of topics, separated by commas")
     up.add_argument(
+        "--clusters",
+        metavar="ALIAS",
+        nargs="+",
+        help="only what flows into these clusters, as with connect-mirror-maker.sh: for a process near them",
+    )
+    up.add_argument(
         "--set",
         action="append",
         default=[],
@@ -32,13 +46,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ottla.connect.connectors.mirror.flows import read_flows
+    from ottla.connect.connectors.mirror.flows import list_unknown, read_flows
     from ottla.connect.running.sessions import MASTER, create_session
     from ottla.connect.serving import WorkerProcess
 
     with running_workers(options.log_level) as (redactor, stopping), ExitStack() as stack:
         given = read_settings(options)
-        flows = read_flows(given)
+        flows = choose_flows(read_flows(given), options.clusters)
+        if unknown := list_unknown(given):
+            log.warning("these settings have no effect: %s", ", ".join(unknown))
         of_spark = {name: text for name, text in given.items() if name.startswith("spark.") and name != "spark.master"}
         spark = create_session("ottla-mirror", given.get("spark.master", MASTER), of_spark)
         stack.callback(spark.stop)
@@ -51,6 +67,14 @@ def run(options: argparse.Namespace) -> int:
         print(f"ottla: mirrors {names}", flush=True)
         stopping.wait()
     return 0
+
+
+def choose_flows(flows: "Sequence[Flow]", targets: Sequence[str] | None) -> "list[Flow]":
+    """The flows into some of the clusters; all of them if none are named."""
+    found = [flow for flow in flows if not targets or flow.target in targets]
+    if not found:
+        raise CommandError(f"nothing flows into {', '.join(targets or ())}", USAGE_ERROR)
+    return found
 
 
 def read_settings(options: argparse.Namespace) -> dict[str, str]:

@@ -37,10 +37,12 @@ class WorkerProcess:
         """BadConfig if a property is not valid. Without a session of Spark, it makes one."""
         given = {"offset.storage.topic": OFFSETS_TOPIC, **properties} if not is_distributed else dict(properties)
         self._plugins = InstalledPlugins(given, redactor)
+        given, secrets = self._plugins.providers.resolve_or_fail(given)
+        self._plugins.redactor.add(secrets)
         self._server = RestServer(read_rest_options(given))
+        self._session = SharedSession(_APP_NAME, given, spark)
         environment = RunEnvironment(
             self._session.get,
-        self._session = SharedSession(_APP_NAME, given, spark)
             self._plugins.find_class,
             lambda config: make_transforms(config) or None,
             self._plugins.providers,
@@ -68,9 +70,9 @@ class WorkerProcess:
 
     def start(self, connectors: Sequence[ConnectorFile] = ()) -> None:
         """With these connectors besides those that are in the config topic. BadRequest names one that is not valid."""
+        self._session.begin()
         self._herder.start()
         self._server.start(self._herder, self._plugins)
-        self._session.begin()
         for connector in connectors:
             try:
                 self._herder.create_connector(connector.name, connector.config, connector.initial_state)

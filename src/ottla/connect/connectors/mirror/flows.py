@@ -7,8 +7,9 @@
     A->B.topics = orders
 
 A setting of a connector may be given for all flows or, with the prefix `A->B.`, for one. Settings with a cluster's
-alias as prefix are those of its clients. Each flow is a worker of the target, with MirrorMaker 2's names for its group
-and its topics, so several processes with the same file share the work.
+alias as prefix are those of its clients, `A.consumer.` and the like of one kind of them; what has to do with security
+may be given without an alias, for all clusters. Each flow is a worker of the target, with MirrorMaker 2's names for its
+group and its topics, so several processes with the same file share the work.
 """
 
 from collections.abc import Mapping
@@ -36,6 +37,10 @@ _OF_WORKERS: Final = (
     "config.providers",
     "spark.",
 )
+_OF_ALL_CLIENTS: Final = ("security.protocol", "ssl.", "sasl.")
+_OF_SOME_CLIENTS: Final = ("consumer.", "producer.", "admin.")
+_KNOWN: Final = (CLUSTERS, "dedicated.mode.enable.internal.rest", "listeners", "plugin.path", "spark.master")
+"""What stands in a file besides, with or without effect."""
 _NAMES: Final = frozenset(
     setting.name
     for settings in (COMMON_SETTINGS, SOURCE_SETTINGS, CHECKPOINT_SETTINGS, HEARTBEAT_SETTINGS)
@@ -71,6 +76,30 @@ def read_flows(given: Mapping[str, str]) -> list[Flow]:
     return found
 
 
+def list_unknown(given: Mapping[str, str]) -> list[str]:
+    """Names of settings that have no effect, in order."""
+    aliases = [each.strip() for each in given.get(CLUSTERS, "").split(",") if each.strip()]
+    flows = tuple(f"{source}->{target}." for source in aliases for target in aliases if source != target)
+    prefixes = (*_OF_WORKERS, *_OF_ALL_CLIENTS, *flows, *(f"{alias}." for alias in aliases))
+    return sorted(name for name in given if name not in _NAMES | {*_KNOWN} and not name.startswith(prefixes))
+
+
+def _list_client_settings(given: Mapping[str, str], alias: str) -> dict[str, str]:
+    """Those of a cluster's clients, without its alias."""
+    return {
+        **{name: text for name, text in given.items() if name.startswith(_OF_ALL_CLIENTS)},
+        **_strip(given, f"{alias}."),
+    }
+
+
+def _put_aside(side: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings of clients as connectors have them: `source.consumer.` and `source.cluster.`, or the target's."""
+    return {
+        f"{side}.{name}" if name.startswith(_OF_SOME_CLIENTS) else f"{side}.cluster.{name}": text
+        for name, text in settings.items()
+    }
+
+
 def _read_flow(given: Mapping[str, str], source: str, target: str) -> Flow:
     own = _strip(given, f"{source}->{target}.")
     common = {name: text for name, text in given.items() if name in _NAMES}
@@ -78,8 +107,8 @@ def _read_flow(given: Mapping[str, str], source: str, target: str) -> Flow:
         **common,
         "source.cluster.alias": source,
         "target.cluster.alias": target,
-        **{f"source.cluster.{name}": text for name, text in _strip(given, f"{source}.").items()},
-        **{f"target.cluster.{name}": text for name, text in _strip(given, f"{target}.").items()},
+        **_put_aside("source", _list_client_settings(given, source)),
+        **_put_aside("target", _list_client_settings(given, target)),
         **own,
     }
     is_enabled = _is_true(own.get("enabled", "false"))
@@ -87,7 +116,8 @@ def _read_flow(given: Mapping[str, str], source: str, target: str) -> Flow:
     config["enabled"] = "true"
     chosen = [*(CONNECTORS[:2] if is_enabled else ()), *(CONNECTORS[2:] if beats else ())]
     connectors = {name: {**config, "name": name, "connector.class": CLASS_PREFIX + name} for name in chosen}
-    topics = {f"{kind}.storage.topic": f"mm2-{kind}s.{source}.internal" for kind in ("config", "offset", "status")}
+    names = {"config": "configs", "offset": "offsets", "status": "status"}
+    topics = {f"{kind}.storage.topic": f"mm2-{name}.{source}.internal" for kind, name in names.items()}
     worker = {
         **topics,
         "group.id": f"{source}-mm2",
@@ -97,7 +127,7 @@ def _read_flow(given: Mapping[str, str], source: str, target: str) -> Flow:
         "header.converter": _BYTES,
         "listeners": "http://127.0.0.1:0",
         **{name: text for name, text in given.items() if name.startswith(_OF_WORKERS)},
-        **_strip(given, f"{target}."),
+        **_list_client_settings(given, target),
     }
     return Flow(source, target, worker, connectors)
 
