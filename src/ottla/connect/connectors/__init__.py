@@ -10,4 +10,5 @@ delta/        tables of Delta Lake
 http/         servers that speak HTTP
 jms/          queues and topics of JMS brokers
 mirror/       topics and groups of another cluster
+spark/        data sources of PySpark
 """

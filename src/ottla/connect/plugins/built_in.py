@@ -48,6 +48,8 @@ _CONNECTORS: Final = (
         "ottla.connect.connectors.datagen.datagen_source:DatagenSource",
     ),
     ("ottla.DeltaLakeSink", PluginType.SINK, "ottla.connect.connectors.delta.delta_sink:DeltaLakeSink"),
+    ("ottla.SparkSource", PluginType.SOURCE, "ottla.connect.connectors.spark.spark_source:SparkSource"),
+    ("ottla.SparkSink", PluginType.SINK, "ottla.connect.connectors.spark.spark_sink:SparkSink"),
     ("io.confluent.connect.http.HttpSourceConnector", PluginType.SOURCE, f"{_HTTP}.http_source:HttpSource"),
     ("io.confluent.connect.http.HttpSinkConnector", PluginType.SINK, f"{_HTTP}.http_sink:HttpSink"),
     ("io.confluent.connect.jms.JmsSourceConnector", PluginType.SOURCE, f"{_JMS}.jms_source:JmsSource"),
