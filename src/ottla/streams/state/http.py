@@ -38,6 +38,7 @@ from ottla.streams.state.views import KEY_VALUE, Page, QueryError, StoreView
 LIMIT: Final = 1000
 LIMIT_MAX: Final = 10_000
 
+_SAFE_METHODS: Final = ("GET", "HEAD")
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
@@ -122,19 +123,30 @@ class _TokenGuard:
 
 
 class _LoopbackGuard:
-    """Refuses requests for other names than those of this machine: a page in a browser could otherwise give its own
-    name the address of this machine, and read the answers."""
+    """Keeps out pages of other sites that are open in a browser on this machine. A page could give its own name the
+    address of this machine and read the answers, so requests for other names than those of this machine are refused. It
+    could send a form without reading the answer, so requests that change something are refused if their Origin is
+    another site."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        given = dict(scope.get("headers", ())).get(b"host", b"").decode("latin-1")
-        name = given[: given.find("]") + 1] if given.startswith("[") else given.partition(":")[0]
-        if scope["type"] != "http" or not name or is_loopback(name.strip("[]")):
+        refusal = self._find_refusal(scope) if scope["type"] == "http" else None
+        if refusal is None:
             await self._app(scope, receive, send)
-            return
-        await _answer({"error": f"{name!r} is not a name of this machine"}, 403)(scope, receive, send)
+        else:
+            await _answer({"error": refusal}, 403)(scope, receive, send)
+
+    def _find_refusal(self, scope: Scope) -> str | None:
+        headers = dict(scope["headers"])
+        host, origin = (headers.get(name, b"").decode("latin-1") for name in (b"host", b"origin"))
+        name = host[: host.find("]") + 1] if host.startswith("[") else host.partition(":")[0]
+        if name and not is_loopback(name.strip("[]")):
+            return f"{name!r} is not a name of this machine"
+        if origin and scope["method"] not in _SAFE_METHODS and origin.partition("://")[2] != host:
+            return f"pages of {origin} may not change anything"
+        return None
 
 
 class _Queries:

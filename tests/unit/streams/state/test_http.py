@@ -9,6 +9,9 @@ from datetime import UTC, datetime
 import orjson
 import pyarrow as pa
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from ottla.streams.errors import StreamsError
 from ottla.streams.kernels.kernel import StoreSpec
@@ -156,6 +159,30 @@ def test_a_value_that_does_not_fit_is_an_error_of_one_line() -> None:
             Query(server.address, "odd").get("a")
     finally:
         server.stop()
+
+
+def test_a_page_of_another_site_cannot_change_anything() -> None:
+    """A form in a browser may be sent to any address; its Origin says where it came from."""
+    stopped: list[str] = []
+
+    def stop(request: Request) -> Response:
+        stopped.append(request.headers.get("origin", ""))
+        return Response()
+
+    server = HttpServer([Route("/stop", stop, methods=["POST"])], "127.0.0.1", 0, None)
+    address = server.address
+    server.start()
+    try:
+        for origin in ("http://evil.example", "null", "http://127.0.0.1:1"):
+            request = urllib.request.Request(f"{address}/stop", b"", {"Origin": origin})
+            with pytest.raises(urllib.error.HTTPError, match="403") as found:
+                urllib.request.urlopen(request)
+            found.value.close()
+        for headers in ({}, {"Origin": address}):
+            urllib.request.urlopen(urllib.request.Request(f"{address}/stop", b"", headers)).close()
+    finally:
+        server.stop()
+    assert stopped == ["", address]
 
 
 def test_an_address_for_other_machines_needs_a_token() -> None:
