@@ -21,7 +21,7 @@ passwords.py   encrypts secrets among the settings that are made while a broker 
 first_users.py  users that a broker creates when it starts
 failure.py     the exception by which authentication fails
 tls.py         TLS contexts
-alerts.py      TLS contexts that tell a client why its handshake failed
+tls_objects.py  TLS of a server's connections: costly steps in threads, and alerts to clients whose handshake fails
 stores.py      keys and certificates of the ssl.* settings
 ciphers.py     names of cipher suites
 names.py       distinguished names, and ssl.principal.mapping.rules

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ottla.config import BrokerConfig, ConfigError
-from ottla.security.alerts import AlertingContext
 from ottla.security.ciphers import choose_ciphers
 from ottla.security.stores import KeyStore, read_key_store, read_trust_store
+from ottla.security.tls_objects import ServerContext
 
 _VERIFY = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -26,7 +26,7 @@ def build_server_context(config: BrokerConfig, prefix: str, client_auth: str) ->
 
     ConfigError names a setting, beginning with `prefix`.
     """
-    context = AlertingContext(ssl.PROTOCOL_TLS_SERVER)
+    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     _limit(context, config, prefix)
     keys = read_key_store(config, prefix)
     if keys is None:

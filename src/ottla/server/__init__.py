@@ -3,7 +3,7 @@
 listeners.py   listens on addresses, and stops gracefully
 connection.py  one connection: the fast path, order of answers, closing
 entrance.py    the entrance of a listener with TLS or SASL, and the guard of a client that has to authenticate
-handshakes.py  accepts connections with TLS, and limits their handshakes
+handshakes.py  accepts connections with TLS, limits their handshakes, and has costly steps done in a thread
 hellos.py      the first message of a handshake, and the turns in which it is answered
 sending.py     sends the outbox of a connection: writev, sendfile, or the transport
 outbox.py      answers that a connection still has to send, ranges of files included

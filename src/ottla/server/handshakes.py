@@ -2,24 +2,27 @@
 
 The number of handshakes at a time is limited, and so is the time of each. Above the limit the oldest handshake of the
 address that has most of them is given up for a new one: a client that opens connections and says nothing is in its own
-way only.
+way only. What costs much of a handshake, above all the signature, is done in a thread.
 """
 
 import asyncio
 import errno
 import socket
+import ssl
 from collections.abc import Callable
+from typing import Any, cast
 
 from ottla.observability.metrics import LoginMeter
-from ottla.security.alerts import sender
+from ottla.security import tls_objects
 from ottla.security.listener import ListenerSecurity
 from ottla.server.hellos import Turns, wait_for_hello
+from ottla.server.sending import Offload
 from ottla.server.traffic import Traffic
 
 HANDSHAKE_S = 10.0
 TLS_SHUTDOWN_S = 1.0  # for a client to answer the end of TLS, which few do
 HANDSHAKES_MAX = 500
-ACCEPTED_PER_TURN_MAX = 64
+ACCEPTED_PER_TURN_MAX = 4  # of the loop: each takes 50 us, and others have their turns between
 NO_DESCRIPTOR_S = 1.0  # until the next attempt to accept a connection, if the process may open no more files
 
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -28,9 +31,12 @@ NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 class Handshakes:
     """The handshakes of all listeners of a server."""
 
-    def __init__(self, traffic: Traffic, limit: int = HANDSHAKES_MAX, time_s: float = HANDSHAKE_S) -> None:
+    def __init__(
+        self, traffic: Traffic, offload: Offload, limit: int = HANDSHAKES_MAX, time_s: float = HANDSHAKE_S
+    ) -> None:
         self.traffic = traffic
-        self.turns = Turns(traffic)
+        self.offload = offload
+        self.turns = Turns(traffic.loop)
         self.time_s = time_s
         self.failed = 0
         self._limit = limit
@@ -59,6 +65,81 @@ class Handshakes:
         del running[task]
         if not running:
             del self._running[address]
+
+
+class Handshake(asyncio.BaseProtocol):
+    """The handshake of one connection. Its costly steps are done in a thread, meanwhile nothing is read."""
+
+    def __init__(self, accepted: socket.socket, handshakes: Handshakes) -> None:
+        self._socket = accepted
+        self._handshakes = handshakes
+        self._loop = handshakes.traffic.loop
+        self._transport: Any = None
+        self._tls: Any = None
+        self._has_turn = True
+
+    async def finish(self, protocol: asyncio.BaseProtocol, context: ssl.SSLContext) -> None:
+        """Let the client in. OSError if it does not come through."""
+        done = self._loop.create_future()
+        self._tls = find_tls_protocol(self._loop)(
+            self._loop,
+            protocol,
+            context,
+            done,
+            server_side=True,
+            ssl_handshake_timeout=self._handshakes.time_s,
+            ssl_shutdown_timeout=TLS_SHUTDOWN_S,
+        )
+        await self._loop.connect_accepted_socket(lambda: self, self._socket)
+        await done
+        self._transport = self._tls = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Hand the connection over to TLS, before anything is read."""
+        self._transport = transport
+        self._transport.set_protocol(self._tls)
+        self._tls.connection_made(transport)
+
+    def abort(self) -> None:
+        transport, self._transport, self._tls = self._transport, None, None
+        if transport is not None:
+            transport.abort()
+
+    def end_turn(self) -> None:
+        """Let the next handshake begin, if none has begun since this one."""
+        if self._has_turn:
+            self._has_turn = False
+            self._handshakes.turns.end()
+
+    # What the TLS object asks for
+
+    def send(self, data: bytes) -> None:
+        self._socket.send(data)
+
+    def run(self, step: Callable[[], None]) -> None:
+        self._transport.pause_reading()
+        self._loop.call_soon(self._begin, step)  # when the loop has taken what there is to send
+
+    def _begin(self, step: Callable[[], None]) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            asyncio.ensure_future(self._handshakes.offload(step)).add_done_callback(self._go_on)
+
+    def _go_on(self, done: "asyncio.Future[None]") -> None:
+        self.end_turn()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+            self._tls.buffer_updated(0)  # nothing new has arrived, but there is an answer
+
+
+def find_tls_protocol(loop: asyncio.AbstractEventLoop) -> Callable[..., Any]:
+    """The protocol between a connection and its transport that speaks TLS, as the loop itself would use it."""
+    if type(loop).__module__.partition(".")[0] == "uvloop":
+        from uvloop import loop as uvloop_loop
+
+        return cast(Callable[..., Any], uvloop_loop.SSLProtocol)  # type: ignore[attr-defined]
+    from asyncio.sslproto import SSLProtocol
+
+    return SSLProtocol
 
 
 class TlsListener:
@@ -136,24 +217,27 @@ class TlsListener:
         self._handshakes.add(address, task)
 
     async def _shake_hands(self, accepted: socket.socket, address: str) -> None:
-        sender.set(accepted.send)  # in the context of this task only
+        handshake: Handshake | None = None
         try:
             async with asyncio.timeout(self._handshakes.time_s):
                 await wait_for_hello(self._loop, accepted)
                 await self._handshakes.turns.wait(address, accepted)
-            await self._loop.connect_accepted_socket(
-                self._factory,
-                accepted,
-                ssl=self._security.context,
-                ssl_handshake_timeout=self._handshakes.time_s,
-                ssl_shutdown_timeout=TLS_SHUTDOWN_S,
-            )
+            handshake = Handshake(accepted, self._handshakes)
+            tls_objects.handshake.set(handshake)  # in the context of this task only
+            assert self._security.context is not None
+            await handshake.finish(self._factory(), self._security.context)
         except asyncio.CancelledError:
-            accepted.close()
             self._note_failure(address, "it took too long, while others waited")
         except OSError as error:
-            accepted.close()
             self._note_failure(address, getattr(error, "reason", None) or error.strerror or str(error) or "time-out")
+        else:
+            return
+        finally:
+            if handshake is not None:
+                handshake.end_turn()
+        if handshake is not None:
+            handshake.abort()
+        accepted.close()
 
     def _note_failure(self, address: str, reason: str) -> None:
         self._handshakes.failed += 1

@@ -90,7 +90,7 @@ class Server:
         from ottla.server.handshakes import Handshakes, TlsListener  # a server without TLS does without
 
         if self._handshakes is None:
-            self._handshakes = Handshakes(self.traffic)
+            self._handshakes = Handshakes(self.traffic, self._offload)
         return TlsListener(bound, factory, entrance.security, self._handshakes, BACKLOG, entrance.logins)
 
     async def open(self) -> None:

@@ -4,10 +4,13 @@ import asyncio
 import gc
 import socket
 import ssl
-from collections.abc import Coroutine
+import threading
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from ottla.config import BrokerConfig
 from ottla.security.listener import ListenerSecurity
@@ -51,7 +54,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 def test_more_handshakes_than_the_limit_are_given_up_at_once() -> None:
     # Also if they all come within one turn of the loop, in which no task can end.
     async def main() -> None:
-        handshakes = Handshakes(Traffic(ServerSettings()), limit=10)
+        handshakes = Handshakes(Traffic(ServerSettings()), offload, limit=10)
         other = asyncio.create_task(asyncio.sleep(1000))
         handshakes.add("10.0.0.2", other)
         tasks = [asyncio.create_task(asyncio.sleep(1000)) for _ in range(64)]
@@ -140,12 +143,13 @@ def test_connections_with_tls_are_freed_without_the_garbage_collector(loop: str,
 def test_addresses_take_turns_and_one_handshake_begins_at_a_time() -> None:
     # One that comes after a flood of another address has the next turn but one. Between two turns the loop goes on.
     async def main() -> None:
-        turns, order, ours = Turns(Traffic(ServerSettings())), [], socket.socketpair()
+        turns, order, ours = Turns(asyncio.get_running_loop()), [], socket.socketpair()
         turn_of_loop = 0
 
         async def begin(address: str) -> None:
             await turns.wait(address, ours[0])
             order.append((address, turn_of_loop))
+            turns.end()
 
         tasks = [asyncio.create_task(begin("flood")) for _ in range(20)] + [asyncio.create_task(begin("other"))]
         while not all(task.done() for task in tasks):
@@ -161,10 +165,15 @@ def test_addresses_take_turns_and_one_handshake_begins_at_a_time() -> None:
 
 def test_who_has_left_takes_no_turn() -> None:
     async def main() -> None:
-        turns = Turns(Traffic(ServerSettings()))
+        turns = Turns(asyncio.get_running_loop())
         (here, peer), (left, _) = socket.socketpair(), socket.socketpair()
-        first = asyncio.create_task(turns.wait("a", here))
-        waiting = [asyncio.create_task(turns.wait("a", each)) for each in (left, here)]
+
+        async def begin(accepted: socket.socket) -> None:
+            await turns.wait("a", accepted)
+            turns.end()
+
+        first = asyncio.create_task(begin(here))
+        waiting = [asyncio.create_task(begin(each)) for each in (left, here)]
         await asyncio.sleep(0)
         left.close()
         found = await asyncio.gather(first, *waiting, return_exceptions=True)
@@ -173,3 +182,72 @@ def test_who_has_left_takes_no_turn() -> None:
             each.close()
 
     run(main())
+
+
+def test_a_handshake_that_is_given_up_with_its_turn_ends_it() -> None:
+    # Otherwise nobody would come in any more.
+    async def main() -> None:
+        turns, (here, peer) = Turns(asyncio.get_running_loop()), socket.socketpair()
+        await turns.wait("a", here)
+        given_up = asyncio.create_task(turns.wait("a", here))
+        await asyncio.sleep(0)
+        turns.end()
+        await asyncio.sleep(0)  # it has the turn now, and has not noticed
+        given_up.cancel()
+        await asyncio.gather(given_up, return_exceptions=True)
+        assert given_up.cancelled()
+        await turns.wait("a", here)
+        for each in (here, peer):
+            each.close()
+
+    run(main())
+
+
+class StepCounter:
+    """An offload that notes in which thread each step runs."""
+
+    def __init__(self) -> None:
+        self.threads: list[threading.Thread] = []
+
+    async def __call__(self, step: Callable[..., Any], *arguments: Any) -> Any:
+        def run_step() -> Any:
+            self.threads.append(threading.current_thread())
+            return step(*arguments)
+
+        return await asyncio.to_thread(run_step)
+
+
+@on_both_loops
+@pytest.mark.parametrize("client_auth", ["none", "required"])
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_the_costly_steps_of_a_handshake_run_in_a_thread(
+    loop: str, client_auth: str, version: ssl.TLSVersion, tmp_path: Path
+) -> None:
+    # The answer to the first message, and the check of a certificate. Whatever else the client sends meanwhile waits.
+    certificates = Certificates(tmp_path)
+    settings = {"listeners": "SSL://127.0.0.1:0", "ssl.keystore.type": "PEM", "ssl.client.auth": client_auth}
+    settings |= {"ssl.keystore.location": str(certificates.broker()), "ssl.truststore.location": str(certificates.ca)}
+    config = BrokerConfig.of({**settings, "ssl.truststore.type": "PEM"})
+    trusting = ssl.create_default_context(cafile=certificates.ca)
+    trusting.load_cert_chain(certificates.write("alice.pem", certificates.issue("alice").pem))
+    trusting.maximum_version = version
+    counter = StepCounter()
+
+    def shake_hands(port: int) -> None:
+        with (
+            socket.create_connection(("127.0.0.1", port), PATIENCE_S) as plain,
+            trusting.wrap_socket(plain, server_hostname="127.0.0.1") as client,
+        ):
+            client.sendall(b"\0\0\0\x01x")
+            assert client.recv(100) == b"\0\0\0\x06answer"
+
+    async def main() -> None:
+        server = Server(lambda client, frame: [b"answer"], ServerSettings(), counter)
+        server.secure("SSL", Entrance(ListenerSecurity(config.endpoints.bound[0], config, None)))
+        port = await server.start("127.0.0.1", 0, "SSL")
+        await asyncio.to_thread(shake_hands, port)
+        await server.stop(PATIENCE_S)
+
+    run_on(loop, main())
+    assert len(counter.threads) == (2 if client_auth == "required" else 1)
+    assert threading.main_thread() not in counter.threads
