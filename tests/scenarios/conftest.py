@@ -1,4 +1,7 @@
-"""One broker in a thread, shared by all scenarios that do not change its settings. Each has a topic of its own."""
+"""One broker in a thread, shared by all scenarios that do not change its settings. Each has a topic of its own.
+
+Scenarios about access have a `guarded_broker` as their fixture `broker`, and share the users `root` and `alice`.
+"""
 
 from collections.abc import Iterator
 from itertools import count
@@ -8,6 +11,7 @@ import pytest
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests.raw_client import RawClient
+from tests.scenarios.access import connect_as, delete_all_acls
 
 _numbers = count()
 
@@ -38,3 +42,19 @@ def topic(shared_broker: LocalBroker) -> str:
     name = f"topic-{next(_numbers)}"
     shared_broker.create_topic(name)
     return name
+
+
+@pytest.fixture
+def root(broker: LocalBroker) -> Iterator[RawClient]:
+    """Who may do everything. Before and after a test there are no ACLs."""
+    with connect_as("root", broker) as connected:
+        delete_all_acls(connected)
+        yield connected
+        delete_all_acls(connected)
+
+
+@pytest.fixture
+def alice(broker: LocalBroker) -> Iterator[RawClient]:
+    """Who may do what the ACLs of the test allow."""
+    with connect_as("alice", broker) as connected:
+        yield connected

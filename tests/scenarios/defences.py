@@ -1,7 +1,7 @@
 """The defences of a broker: what each keeps out, the line of the code that does it, and the test that fails without it.
 
-`test_defences.py` takes them out one by one. The checks of rights in handlers are not in this table: they are found in
-the code, and taken out as well.
+`test_defences.py` takes them out one by one. The checks of rights in handlers are not in this table:
+`checks_of_rights.py` finds them in the code, and they are taken out as well.
 """
 
 from typing import NamedTuple
@@ -515,10 +515,17 @@ ACCESS_RULES = (
     ),
     Defence(
         "names of topics by a pattern of a subscription",
-        "handlers/consumer_group_heartbeat.py",
-        "    if authorizer is None:",
-        "    if True:",
+        "handlers/authorization.py",
+        "    if authorizer is None:\n        return None",
+        "    if True:\n        return None",
         f"{ACCESS}::test_a_pattern_matches_only_what_the_client_may_see",
+    ),
+    Defence(
+        "topics that a consumer group assigns to a classic member who may not see them",
+        "coordinators/consumer/classic_members.py",
+        "frozenset(filter(caller.sight, subscription.topics) if caller.sight else subscription.topics)",
+        "frozenset(subscription.topics)",
+        f"{ACCESS}::test_a_classic_member_of_a_consumer_group_gets_only_what_it_may_see",
     ),
     Defence(
         "a fetch session of somebody else",

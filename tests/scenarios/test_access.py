@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ottla.config import BrokerConfig, ConfigError
+from ottla.coordinators.groups.consumer_protocol import read_assignment
 from ottla.errors import ErrorCode
 from ottla.observability.logs import LineFormatter
 from ottla.records import batch
@@ -15,24 +16,20 @@ from ottla.testing import LocalBroker
 from ottla.wire import fetch
 from ottla.wire.fetch import FetchRequest
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.describe_acls import DescribeAclsRequest
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.wire.messages.list_groups import ListGroupsRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.wire.schema import encode
 from tests.raw_client import RawClient
-from tests.scenarios.access import (
-    DENY,
-    PREFIXED,
-    add,
-    connect_as,
-    delete_all_acls,
-    guarded_broker,
-    rule,
-    take_away,
-)
+from tests.scenarios.access import DENY, PREFIXED, add, connect_as, guarded_broker, rule, take_away
 from tests.scenarios.client_calls import append, decode_values, find_topic_id, make_batch
 from tests.scenarios.every_request import ask_until_settled
 
@@ -40,26 +37,13 @@ TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLU
 TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
 READ, WRITE, CREATE, DESCRIBE = Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DESCRIBE
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+SESSION_MS = 1_800_000  # as long as a broker allows: no member is to expire
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[LocalBroker]:
-    with guarded_broker(auto_create_topics_enable=True) as running:
+    with guarded_broker(auto_create_topics_enable=True, group_initial_rebalance_delay_ms=0) as running:
         yield running
-
-
-@pytest.fixture
-def root(broker: LocalBroker) -> Iterator[RawClient]:
-    with connect_as("root", broker) as client:
-        delete_all_acls(client)
-        yield client
-        delete_all_acls(client)
-
-
-@pytest.fixture
-def alice(broker: LocalBroker) -> Iterator[RawClient]:
-    with connect_as("alice", broker) as client:
-        yield client
 
 
 @pytest.fixture
@@ -99,6 +83,74 @@ def test_a_fetch_that_waits_returns_nothing_after_a_revocation(
     (answer,) = alice.read_fetch(12).topics
     assert answer.partitions[0].error_code == DENIED
     assert not answer.partitions[0].records
+
+
+class ClassicMember:
+    """A member of a group that uses the classic protocol, in which requests wait for other members."""
+
+    def __init__(self, client: RawClient, group: str, *topics: str) -> None:
+        self.client = client
+        subscription = ConsumerProtocolSubscription(topics=list(topics))
+        metadata = bytes(2) + encode(ConsumerProtocolSubscription, 0, subscription)
+        self._join = JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=SESSION_MS,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
+        )
+        self._join.member_id = ask_until_settled(client, self._join, 9).member_id
+        self._sync = SyncGroupRequest(group_id=group, protocol_type="consumer", protocol_name="range")
+        self._sync.member_id = self.member_id = self._join.member_id
+
+    def send_join(self) -> None:
+        self.client.send_request(self._join, 9)
+
+    def read_join(self) -> Any:
+        joined = self.client.read_response(self._join, 9)
+        self._sync.generation_id = joined.generation_id
+        return joined
+
+    def send_sync(self, **assignments: bytes) -> None:
+        assigned = [SyncGroupRequestAssignment(member_id=each, assignment=value) for each, value in assignments.items()]
+        self._sync.assignments = assigned
+        self.client.send_request(self._sync, 5)
+
+    def read_sync(self) -> Any:
+        return self.client.read_response(self._sync, 5)
+
+
+@pytest.mark.parametrize("waits_in", ["JoinGroup", "SyncGroup"])
+def test_a_member_that_waits_learns_nothing_after_a_revocation(
+    root: RawClient, alice: RawClient, waits_in: str
+) -> None:
+    """Neither who is in the group, nor what it is assigned. Root leads the group, so alice waits for root."""
+    allowed = rule("alice", READ, GROUP, "waiting")
+    add(root, allowed)
+    leader, member = ClassicMember(root, "waiting"), ClassicMember(alice, "waiting")
+    leader.send_join()
+    assert leader.read_join().error_code == 0
+    member.send_join()
+    root.request(ListGroupsRequest(), 4)  # when it is answered, what alice has sent has arrived too
+    if waits_in == "SyncGroup":
+        leader.send_join()
+        assert (leader.read_join().error_code, member.read_join().error_code) == (0, 0)
+        member.send_sync()
+        root.request(ListGroupsRequest(), 4)
+    take_away(root, allowed)
+    if waits_in == "SyncGroup":
+        leader.send_sync(**{leader.member_id: b"of root", member.member_id: b"of alice"})
+        assert leader.read_sync().assignment == b"of root"
+        answer = member.read_sync()
+        assert not answer.assignment
+    else:
+        leader.send_join()
+        assert len(leader.read_join().members) == 2
+        answer = member.read_join()
+        assert not answer.leader
+    assert answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    leave = [MemberIdentity(member_id=each.member_id) for each in (leader, member)]
+    assert root.request(LeaveGroupRequest(group_id="waiting", members=leave), 5).error_code == 0
 
 
 def fetch_in_session(client: RawClient, session_id: int, epoch: int, *topics: str) -> fetch.FetchResponse:
@@ -230,6 +282,26 @@ def test_a_pattern_matches_only_what_the_client_may_see(broker: LocalBroker, roo
     assert assigned == [find_topic_id(root, "pattern-mine")]
     refused = heartbeat(alice, "patterns", subscribed_topic_names=["pattern-mine", "pattern-other"])
     assert refused.error_code == DENIED
+
+
+def test_a_classic_member_of_a_consumer_group_gets_only_what_it_may_see(
+    broker: LocalBroker, root: RawClient, alice: RawClient
+) -> None:
+    """There the broker assigns partitions: otherwise an assignment would tell which topics exist."""
+    for name in ("classic-mine", "classic-other", "classic-root"):
+        broker.create_topic(name)
+    add(root, rule("alice", READ, TOPIC, "classic-mine"), rule("alice", READ, GROUP, "mixed"))
+    assert heartbeat(root, "mixed", subscribed_topic_names=["classic-root"]).error_code == 0
+    member = ClassicMember(alice, "mixed", "classic-mine", "classic-other", "classic-absent")
+    assigned: list[str] = []
+    while not assigned:  # the broker may take a moment to assign
+        member.send_join()
+        assert member.read_join().error_code == 0
+        member.send_sync()
+        synced = member.read_sync()
+        if not synced.error_code:
+            assigned = [each.topic for each in read_assignment(bytes(synced.assignment)).assigned_partitions]
+    assert assigned == ["classic-mine"]
 
 
 def test_groups_are_listed_for_who_may_describe_them(root: RawClient, alice: RawClient, topic: str) -> None:

@@ -22,8 +22,9 @@ from ottla.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.raw_client import RawClient
-from tests.scenarios.access import add, connect_as, delete_all_acls, guarded_broker, rule
+from tests.scenarios.access import add, guarded_broker, rule
 from tests.scenarios.client_calls import find_topic_id
 from tests.scenarios.every_request import ask_until_settled, errors_in
 from tests.scenarios.group_requests import NOBODY
@@ -50,20 +51,6 @@ def broker() -> Iterator[LocalBroker]:
     with guarded_broker() as running:
         running.create_topic("parts")
         yield running
-
-
-@pytest.fixture
-def root(broker: LocalBroker) -> Iterator[RawClient]:
-    with connect_as("root", broker) as client:
-        delete_all_acls(client)
-        yield client
-        delete_all_acls(client)
-
-
-@pytest.fixture
-def alice(broker: LocalBroker) -> Iterator[RawClient]:
-    with connect_as("alice", broker) as client:
-        yield client
 
 
 CASES = [
@@ -140,6 +127,31 @@ def test_all_topics_are_those_that_the_client_may_see(broker: LocalBroker, root:
     add(root, rule("alice", Operation.DESCRIBE, TOPIC, "seen"))
     everything = alice.request(DescribeTopicPartitionsRequest(topics=[]), 0)
     assert [topic.name for topic in everything.topics] == ["seen"]
+
+
+@pytest.mark.parametrize("version", [2, 7, 9, 10])
+def test_all_offsets_of_a_group_are_those_of_topics_that_the_client_may_see(
+    broker: LocalBroker, root: RawClient, alice: RawClient, version: int
+) -> None:
+    """Other topics are left out, without an error that would show that they are there."""
+    group, names = f"of all {version}", [f"{each}-{version}" for each in ("seen", "unseen")]
+    for name in names:
+        broker.create_topic(name)
+        commit(root, group, name)
+    add(root, rule("alice", Operation.DESCRIBE, GROUP, group))
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
+    if version < 8:
+        request = OffsetFetchRequest(group_id=group, topics=None)
+
+    def ask() -> list[Any]:
+        answer = alice.request(request, version)
+        assert errors_in(answer) == []
+        topics = answer.topics if version < 8 else answer.groups[0].topics
+        return [topic.topic_id if version >= 10 else topic.name for topic in topics]
+
+    assert ask() == []
+    add(root, rule("alice", Operation.DESCRIBE, TOPIC, names[0]))
+    assert ask() == [find_topic_id(root, names[0]) if version >= 10 else names[0]]
 
 
 def test_a_group_is_described_to_who_may_see_its_topics(root: RawClient, alice: RawClient) -> None:

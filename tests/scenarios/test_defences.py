@@ -1,23 +1,27 @@
 """Each defence is taken out of the code, and its test must fail: a test that passes without it shows nothing.
 
-The code is copied, one line of the copy is changed, and the test runs with it in a process of its own. That takes
-minutes, so it is a long test. That the table fits the code is checked always.
+So is each check of rights in the handlers. The code is copied, one line of the copy is changed, and the test runs with
+it in a process of its own. That takes minutes, so it is a long test. That the table fits the code is checked always.
 """
 
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import ottla
+from tests.scenarios.checks_of_rights import Check, find_checks
 from tests.scenarios.defences import DEFENCES, Defence
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(ottla.__file__).parents[1]
 ALL_PASSED, SOME_FAILED = 0, 1
+CHECKS = find_checks(SOURCE / "ottla" / "handlers")
 WAITS_IN_VAIN_S = 15
 """A test whose defence is taken out may wait for something that does not happen."""
 
@@ -42,14 +46,13 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def run_without(defence: Defence, copy: Path) -> int:
-    """The status of pytest, with a copy in which a defence is taken out."""
-    path = copy / "ottla" / defence.file
+@contextmanager
+def changed(path: Path, change: Callable[[str], str]) -> Iterator[None]:
+    """A file of the copy with a change in it."""
     original = path.read_text()
-    assert original.count(defence.line) == 1
-    write(path, original.replace(defence.line, defence.without))
+    write(path, change(original))
     try:
-        return run_test(copy, defence.test)
+        yield
     finally:
         write(path, original)
 
@@ -78,4 +81,19 @@ def run_test(copy: Path, *arguments: str) -> int:
 @pytest.mark.long
 @pytest.mark.parametrize("defence", DEFENCES, ids=lambda defence: defence.against)
 def test_without_its_defence_a_test_fails(defence: Defence, copy: Path) -> None:
-    assert run_without(defence, copy) == SOME_FAILED
+    with changed(copy / "ottla" / defence.file, lambda text: text.replace(defence.line, defence.without)):
+        assert run_test(copy, defence.test) == SOME_FAILED
+
+
+def test_the_checks_of_rights_are_found() -> None:
+    # Of every handler that checks the parts of a request.
+    checked = {check.file for check in CHECKS}
+    assert {"produce.py", "fetch.py", "config_rights.py", "offset_fetch.py", "sync_group.py"} <= checked
+    assert len(CHECKS) > 50
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("check", CHECKS, ids=repr)
+def test_without_a_check_of_rights_a_test_fails(check: Check, copy: Path) -> None:
+    with changed(copy / "ottla" / "handlers" / check.file, check.remove):
+        assert any(run_test(copy, *arguments) == SOME_FAILED for arguments in check.tests)

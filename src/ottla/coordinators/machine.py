@@ -39,7 +39,7 @@ class Caller(NamedTuple):
     host: str
     """The client's address with a slash before it, as Kafka shows it in group descriptions."""
     sight: Sight | None = None
-    """What the client's patterns can match. None: every topic."""
+    """Which topics the client may be assigned, or match with patterns. None: every topic."""
 
 
 class Meters(NamedTuple):

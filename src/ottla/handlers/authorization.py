@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from ottla.broker.call import Call
 from ottla.broker.node import Node
+from ottla.coordinators.machine import Sight
 from ottla.errors import ErrorCode, KafkaError
 from ottla.security import audit, operations, rights
 from ottla.security.authorizer import REMEMBERED_NAME_LENGTH_MAX
@@ -127,3 +128,11 @@ async def _check_when_done(node: Node, call: Call[Any], right: Right, name: str,
 def check_again(node: Node, call: Call[Any], right: Right, name: str, answer: Item) -> Item:
     """The answer; if it has to be waited for, the right is checked again afterwards: it may be gone by then."""
     return _check_when_done(node, call, right, name, answer) if iscoroutine(answer) else answer  # type: ignore[return-value]
+
+
+def build_sight(node: Node, call: Call[Any]) -> Sight | None:
+    """Which topics the client may know of: those that it may describe. None: all."""
+    authorizer, client = node.authorizer, call.client
+    if authorizer is None:
+        return None
+    return lambda name: authorizer.allows(client, rights.DESCRIBE_TOPIC, name)

@@ -10,9 +10,9 @@ from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.coordinators.consumer.assignors import ASSIGNORS
 from ottla.coordinators.consumer.members import LEAVING, LEAVING_FOR_NOW
-from ottla.coordinators.machine import Caller, Sight
+from ottla.coordinators.machine import Caller
 from ottla.errors import ErrorCode, KafkaError
-from ottla.handlers.authorization import require
+from ottla.handlers.authorization import build_sight, require
 from ottla.security import rights
 from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -83,11 +83,3 @@ def check_join(request: ConsumerGroupHeartbeatRequest) -> None:
 
 def invalid_request(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
-
-
-def build_sight(node: Node, call: Call[ConsumerGroupHeartbeatRequest]) -> Sight | None:
-    """Which topics a pattern of the client can match: those that it may describe."""
-    authorizer, client = node.authorizer, call.client
-    if authorizer is None:
-        return None
-    return lambda name: authorizer.allows(client, rights.DESCRIBE_TOPIC, name)

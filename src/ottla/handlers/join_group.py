@@ -2,6 +2,7 @@
 
 Versions: 1 rebalance time-out; 4 a new member gets an id and joins again (KIP-394); 5 static members (KIP-345);
 6 flexible; 7 protocol type; 8 reason (KIP-800); 9 a leader that skips the assignment (KIP-814).
+If the group is a consumer group, the broker assigns partitions: of those topics only that the client may see.
 """
 
 from collections.abc import Coroutine
@@ -11,11 +12,11 @@ from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.coordinators.machine import Caller
 from ottla.errors import ErrorCode, KafkaError
-from ottla.handlers.authorization import require
+from ottla.handlers.authorization import build_sight, require
 from ottla.security import rights
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
-REQUIRES = rights.parts(rights.READ_GROUP)
+REQUIRES = rights.parts(rights.READ_GROUP, rights.DESCRIBE_TOPIC)
 
 NAME_LENGTH_MAX = 255
 """How much of a client's name goes into a member id. A string of more than 32767 bytes could not be encoded."""
@@ -26,7 +27,7 @@ def handle(node: Node, call: Call[JoinGroupRequest]) -> JoinGroupResponse | Coro
     require(node, call, rights.READ_GROUP, request.group_id)
     try:
         check(node, request)
-        caller = Caller(call.client_id or "", f"/{call.client.address}")
+        caller = Caller(call.client_id or "", f"/{call.client.address}", build_sight(node, call))
         fresh = "" if request.member_id else make_member_id(node, request.group_instance_id or caller.client_id)
         reply = node.groups.join(request, caller, version=call.version, fresh_member_id=fresh)
     except KafkaError as error:

@@ -28,18 +28,18 @@ REQUIRES = rights.parts(rights.DESCRIBE_GROUP, rights.DESCRIBE_TOPIC)
 TOPIC_IDS_FROM = 10
 
 
+Found = OffsetFetchResponseGroup | Coroutine[Any, Any, OffsetFetchResponseGroup]
+
+
 def handle(
     node: Node, call: Call[OffsetFetchRequest]
 ) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
     """Returns the response at once if it can, which is nearly always so for one group; otherwise a coroutine."""
-    request = call.body
-    if node.authorizer is not None and not may_fetch_all(node, call):
-        return fetch_allowed(node, call)
-    if len(request.groups) != 1:
-        return fetch_all(node, request, call.version)
-    (group,) = request.groups
+    if len(call.body.groups) != 1:
+        return fetch_all(node, call)
+    (group,) = call.body.groups
     try:
-        found = node.groups.fetch_offsets(group, version=call.version, require_stable=request.require_stable)
+        found = fetch(node, call, group)
     except KafkaError as error:
         return OffsetFetchResponse(groups=[refuse(group, error.code, call.version)])
     if isinstance(found, OffsetFetchResponseGroup):
@@ -47,27 +47,14 @@ def handle(
     return fetch_one(OwnedCoroutine(found), group, call.version)
 
 
-def may_fetch_all(node: Node, call: Call[OffsetFetchRequest]) -> bool:
-    """Whether the client asks for named topics, all of which it may see: then nothing of the answer is left out."""
-    by_id, names = call.version >= TOPIC_IDS_FROM, node.image.topic_names
-    for group in call.body.groups:
-        if group.topics is None or not may(node, call, rights.DESCRIBE_GROUP, group.group_id, silent=True):
-            return False
-        for topic in group.topics:
-            name = names.get(topic.topic_id) if by_id else topic.name
-            if name is not None and not may(node, call, rights.DESCRIBE_TOPIC, name, silent=True):
-                return False
-    return True
-
-
-async def fetch_all(node: Node, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
+async def fetch_all(node: Node, call: Call[OffsetFetchRequest]) -> OffsetFetchResponse:
     found = []
-    for group in request.groups:
+    for group in call.body.groups:
         try:
-            answer = node.groups.fetch_offsets(group, version=version, require_stable=request.require_stable)
+            answer = fetch(node, call, group)
             found.append(answer if isinstance(answer, OffsetFetchResponseGroup) else await answer)
         except KafkaError as error:
-            found.append(refuse(group, error.code, version))
+            found.append(refuse(group, error.code, call.version))
     return OffsetFetchResponse(groups=found)
 
 
@@ -78,32 +65,55 @@ async def fetch_one(answer: OwnedCoroutine, group: OffsetFetchRequestGroup, vers
         return OffsetFetchResponse(groups=[refuse(group, error.code, version)])
 
 
-async def fetch_allowed(node: Node, call: Call[OffsetFetchRequest]) -> OffsetFetchResponse:
-    """Read the offsets of each group and topic that the client may see."""
-    found = []
-    for group in call.body.groups:
-        try:
-            require(node, call, rights.DESCRIBE_GROUP, group.group_id)
-            found.append(await fetch_group(node, call, group))
-        except KafkaError as error:
-            found.append(refuse(group, error.code, call.version))
-    return OffsetFetchResponse(groups=found)
+def fetch(node: Node, call: Call[OffsetFetchRequest], group: OffsetFetchRequestGroup) -> Found:
+    """Read the offsets of one group, if the client may see it: those of the topics that it may see."""
+    stable = call.body.require_stable
+    if node.authorizer is None:
+        return node.groups.fetch_offsets(group, version=call.version, require_stable=stable)
+    require(node, call, rights.DESCRIBE_GROUP, group.group_id)
+    everything, refused = group.topics is None, take_out_forbidden(node, call, group)
+    answer = node.groups.fetch_offsets(group, version=call.version, require_stable=stable)
+    if not (everything or refused):
+        return answer
+    if isinstance(answer, OffsetFetchResponseGroup):
+        return show_allowed(node, call, answer, everything, refused)
+    return show_when_read(node, call, OwnedCoroutine(answer), everything, refused)
 
 
-async def fetch_group(
+def take_out_forbidden(
     node: Node, call: Call[OffsetFetchRequest], group: OffsetFetchRequestGroup
-) -> OffsetFetchResponseGroup:
+) -> list[OffsetFetchRequestTopics]:
+    """Remove the topics that the client may not see from the request, and return them. An id that no topic has stays in
+    it: it is answered as unknown."""
     image, by_id = node.image, call.version >= TOPIC_IDS_FROM
-    everything = group.topics is None
+    allowed: list[OffsetFetchRequestTopics] = []
     refused: list[OffsetFetchRequestTopics] = []
-    if group.topics is not None:
-        allowed: list[OffsetFetchRequestTopics] = []
-        for topic in group.topics:
-            name = image.topic_names.get(topic.topic_id) if by_id else topic.name
-            (allowed if name is None or may(node, call, rights.DESCRIBE_TOPIC, name) else refused).append(topic)
+    for topic in group.topics or ():
+        name = image.topic_names.get(topic.topic_id) if by_id else topic.name
+        (allowed if name is None or may(node, call, rights.DESCRIBE_TOPIC, name) else refused).append(topic)
+    if refused:
         group.topics = allowed
-    answer = node.groups.fetch_offsets(group, version=call.version, require_stable=call.body.require_stable)
-    response = answer if isinstance(answer, OffsetFetchResponseGroup) else await answer
+    return refused
+
+
+async def show_when_read(
+    node: Node,
+    call: Call[OffsetFetchRequest],
+    answer: OwnedCoroutine,
+    everything: bool,
+    refused: list[OffsetFetchRequestTopics],
+) -> OffsetFetchResponseGroup:
+    return show_allowed(node, call, await answer.coroutine, everything, refused)
+
+
+def show_allowed(
+    node: Node,
+    call: Call[OffsetFetchRequest],
+    response: OffsetFetchResponseGroup,
+    everything: bool,
+    refused: list[OffsetFetchRequestTopics],
+) -> OffsetFetchResponseGroup:
+    """Leave out what the client may not see, if it has asked for all topics, or add what it was refused."""
     if everything:
         response.topics = [
             topic for topic in response.topics if may(node, call, rights.DESCRIBE_TOPIC, topic.name, silent=True)

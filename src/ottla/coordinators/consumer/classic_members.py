@@ -224,7 +224,7 @@ def _update_member(
         rack_id=subscription.rack_id or member.rack_id,
         client_id=caller.client_id,
         client_host=caller.host,
-        topic_names=frozenset(subscription.topics),
+        topic_names=frozenset(filter(caller.sight, subscription.topics) if caller.sight else subscription.topics),
         topic_pattern="",
         rebalance_timeout_ms=request.session_timeout_ms if given_ms < 0 else given_ms,
         classic=ClassicMemberMetadata(
