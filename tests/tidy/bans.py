@@ -329,7 +329,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.connect.rest.listeners": "the type of a TLS context",
             "ottla.pipeline.registry": "asks a schema registry, which speaks HTTP",
             "ottla.security.tls": "TLS contexts",
-            "ottla.security.alerts": "the TLS contexts of listeners",
+            "ottla.security.tls_objects": "the TLS contexts of listeners",
             "ottla.security.providers": "asks an OAuth provider for keys and tokens, in a thread",
             "ottla.server.handshakes": "accepts the connections of listeners with TLS",
             "ottla.server.hellos": "waits for the first message of a TLS handshake",
@@ -568,7 +568,7 @@ BANS: tuple[Ban, ...] = (
     Ban(
         "uvloop, which only the command line chooses",
         ("uvloop", "uvloop.*"),
-        allowed={"ottla.cli": COMMAND_LINE},
+        allowed={"ottla.cli": COMMAND_LINE, "ottla.server.handshakes": "the TLS of the loop that was chosen"},
         wrong=("import uvloop",),
     ),
 )
