@@ -25,18 +25,28 @@ def parse(text: str) -> Any:
         raise NotJson from None
 
 
-def write(document: Any, *, indented: bool = True, depth: int = 0) -> str:
-    """The document as text. Numbers of Python are written with all their digits, bytes as text or hexadecimal."""
-    if isinstance(document, dict):
-        pairs = [
-            f"{json.dumps(str(name), ensure_ascii=False)}: {write(value, indented=indented, depth=depth + 1)}"
-            for name, value in document.items()
-        ]
-        return _wrap("{", "}", pairs, indented, depth)
-    if isinstance(document, list | tuple):
-        items = [write(value, indented=indented, depth=depth + 1) for value in document]
-        return _wrap("[", "]", items, indented, depth)
-    return write_scalar(document)
+def write(document: Any, *, indented: bool = True) -> str:
+    """The document as text. Numbers of Python are written with all their digits, bytes as text or hexadecimal.
+
+    Documents may be nested deeper than Python's functions, so what is left to write is kept in a list.
+    """
+    written: list[str] = []
+    left: list[str | tuple[Any, int]] = [(document, 0)]
+    """Texts, and values with their depths; the last comes first."""
+    while left:
+        following = left.pop()
+        if isinstance(following, str):
+            written.append(following)
+            continue
+        value, depth = following
+        if isinstance(value, dict):
+            pairs = [(f"{json.dumps(str(name), ensure_ascii=False)}: ", each) for name, each in value.items()]
+            left += reversed(_wrap("{", "}", pairs, indented, depth))
+        elif isinstance(value, list | tuple):
+            left += reversed(_wrap("[", "]", [("", each) for each in value], indented, depth))
+        else:
+            written.append(write_scalar(value))
+    return "".join(written)
 
 
 def write_scalar(value: Any) -> str:
@@ -74,10 +84,16 @@ def find_field(document: Any, path: str) -> list[Any]:
     return found
 
 
-def _wrap(opening: str, closing: str, parts: list[str], indented: bool, depth: int) -> str:
-    if not parts:
-        return opening + closing
-    if not indented or depth >= DEPTH_MAX:
-        return opening + ", ".join(parts) + closing
-    inner = "\n" + _INDENT * (depth + 1)
-    return opening + inner + f",{inner}".join(parts) + "\n" + _INDENT * depth + closing
+def _wrap(
+    opening: str, closing: str, items: list[tuple[str, Any]], indented: bool, depth: int
+) -> list[str | tuple[Any, int]]:
+    """An object or an array: texts, and the values between them. An item has the text before its value."""
+    if not items:
+        return [opening + closing]
+    inner = "\n" + _INDENT * (depth + 1) if indented and depth < DEPTH_MAX else ""
+    between = f",{inner}" if inner else ", "
+    found: list[str | tuple[Any, int]] = []
+    for number, (before, value) in enumerate(items):
+        found += [(between if number else opening + inner) + before, (value, depth + 1)]
+    found.append(("\n" + _INDENT * depth if inner else "") + closing)
+    return found

@@ -38,7 +38,8 @@ class RegisteredSchema(NamedTuple):
     kind: str
     """AVRO, JSON or PROTOBUF."""
     text: str
-    """The schema as JSON; for PROTOBUF a FileDescriptorProto in base64."""
+    """The schema as JSON; for PROTOBUF a FileDescriptorProto in base64, or the source of a .proto file from a registry
+    that has nothing else."""
     references: tuple[tuple[str, str, int], ...] = ()
     """Schemas that this one imports: name, subject, version."""
     number: int | None = None
@@ -104,21 +105,16 @@ class Registry:
     def files(self, schema: RegisteredSchema) -> list[bytes]:
         """The serialized FileDescriptorProtos of a PROTOBUF schema and its imports, each after those it imports. Each
         file has the name under which others import it."""
-        from google.protobuf import descriptor_pb2
-
         found: dict[str, bytes] = {}
+        begun: set[str] = set()
 
         def add(name: str, each: RegisteredSchema) -> None:
-            if name in found or len(found) > REFERENCES_MAX:
+            if name in begun or len(begun) > REFERENCES_MAX:
                 return
+            begun.add(name)
             for reference, subject, version in each.references:
                 add(reference, self.version(subject, version))
-            try:
-                parsed = descriptor_pb2.FileDescriptorProto.FromString(b64decode(each.text, validate=True))
-            except Exception:
-                raise RegistryError(f"the registry's Protobuf schema {name!r} is not a serialized descriptor") from None
-            parsed.name = name
-            found[name] = parsed.SerializeToString()
+            found[name] = _parse_file(name, each.text)
 
         add(_ROOT, schema)
         return list(found.values())
@@ -171,6 +167,24 @@ def _error_message(body: bytes) -> str:
         return str(json.loads(body)["message"])
     except (ValueError, KeyError, TypeError):
         return ""
+
+
+def _parse_file(name: str, text: str) -> bytes:
+    """The serialized FileDescriptorProto of a schema, which is one in base64 or the source of a .proto file."""
+    from google.protobuf import descriptor_pb2
+
+    from ottla.pipeline.formats.proto_source import parse_source
+
+    try:
+        parsed = descriptor_pb2.FileDescriptorProto.FromString(b64decode(text, validate=True))
+    except Exception:  # of base64 or of Protobuf: then it is source, which has characters that base64 does not have
+        try:
+            parsed = parse_source(text)
+        except ValueError as error:
+            raise RegistryError(f"the registry's Protobuf schema {name!r}: {error}") from None
+    parsed.name = name
+    serialized: bytes = parsed.SerializeToString()
+    return serialized
 
 
 def _parse_schema(answer: dict[str, Any]) -> RegisteredSchema:

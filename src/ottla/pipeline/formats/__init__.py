@@ -10,6 +10,8 @@
     protobuf.py           Protobuf columns
     protobuf_messages.py  classes of Protobuf messages, and which message of its schema a value is
     protobuf_writing.py   encodes Protobuf messages
+    proto_source.py       reads the source of .proto files
+    proto_tokens.py       its words
     framed.py             values that begin with the id of a schema in a schema registry
     ddl.py                parses types in SQL syntax
     inference.py          infers a type for JSON without a schema
