@@ -112,7 +112,7 @@ def test_exports(app: ASGIApp, console: Console) -> None:
     answer = ask(app, f"/topics/{topic}/records/export?as=csv&start=oldest")
     assert answer.headers["content-disposition"] == 'attachment; filename="exported.csv"'
     rows = list(csv.DictReader(io.StringIO(answer.text)))
-    assert [row["value"] for row in rows] == ["'=1+1", "'+1", "'-1", "'@SUM(A1)", "x", "plain", "ff00", ""]
+    assert [row["value"] for row in rows] == ["'=1+1", "'+1", "'-1", "'@SUM(A1)", "'\tx", "plain", "ff00", ""]
     assert {row["key"] for row in rows} == {"'=key"}
     assert not any(cell.startswith(("=", "+", "-", "@")) for row in rows for cell in row.values())
     lines = [json.loads(line) for line in ask(app, f"/topics/{topic}/records/export?as=jsonl").text.splitlines()]
@@ -150,6 +150,7 @@ def test_no_cell_is_a_formula(cell: str) -> None:
         (struct.pack(">d", 0.5), "double", "double", "0.5"),
         (b"abc", "int64", "hex", "616263"),
         (b"[" * 100_000, "auto", "text", "[" * 100_000),
+        (b"[" * 900 + b"]" * 900, "auto", "json", "[" * 900 + "]" * 900),
         (b"\x00\x00\x00\x00\x01x", "registry", "hex", "000000000178"),
     ],
 )

@@ -19,6 +19,8 @@ AUTO = "auto"
 FORMATS = (AUTO, "json", "text", "hex", "int32", "int64", "float", "double", "registry")
 _NUMBERS = {"int32": Struct(">i"), "int64": Struct(">q"), "float": Struct(">f"), "double": Struct(">d")}
 _PRINTABLE = {"\n", "\r", "\t"}
+_DUMPED_MAX = 16 * 1024
+"""Bytes of a value that are shown with their addresses."""
 
 
 class Shown(NamedTuple):
@@ -79,10 +81,12 @@ class Decoder:
 
 def show_hex(value: bytes) -> Shown:
     lines = []
-    for position in range(0, len(value), 16):
+    for position in range(0, min(len(value), _DUMPED_MAX), 16):
         part = value[position : position + 16]
         characters = "".join(chr(each) if 32 <= each < 127 else "." for each in part)
         lines.append(f"{position:08x}  {part.hex(' '):<47}  {characters}")
+    if len(value) > _DUMPED_MAX:
+        lines.append(f"… and {len(value) - _DUMPED_MAX} bytes more")
     return Shown("hex", value.hex(), "\n".join(lines))
 
 

@@ -31,8 +31,8 @@ def to_csv(records: Iterable[FoundRecord], decoder: Decoder, key_format: str, va
     for record in records:
         headers = {name: json_text.to_text(value or b"") for name, value in record.headers}
         cells = (
-            decoder.show(record.key, key_format).text if record.key is not None else "",
-            decoder.show(record.value, value_format).text if record.value is not None else "",
+            _to_cell(record.key, decoder, key_format),
+            _to_cell(record.value, decoder, value_format),
             json.dumps(headers, ensure_ascii=False) if headers else "",
         )
         writer.writerow((record.partition, record.offset, record.timestamp, *map(defuse, cells)))
@@ -79,6 +79,13 @@ def to_parquet(records: Iterable[FoundRecord]) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
     return bytes(sink.getvalue())
+
+
+def _to_cell(value: bytes | None, decoder: Decoder, wanted: str) -> str:
+    if value is None:
+        return ""
+    shown = decoder.show(value, wanted)
+    return shown.pretty if shown.kind == "text" else shown.text  # a text keeps its line breaks
 
 
 def _to_document(value: bytes | None, decoder: Decoder, wanted: str) -> Any:

@@ -1,13 +1,13 @@
 """Records as the rows of a page, and the parameters that choose them."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from ottla.client.client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, Client
 from ottla.console.calls import BadInput, Call, parse_number
 from ottla.console.facts.decoding import FORMATS, Shown
 from ottla.console.facts.offsets import list_offsets
-from ottla.console.facts.records import FoundRecord, Page, Scan, scan
+from ottla.console.facts.records import FoundRecord, Matcher, Page, Scan, scan
 from ottla.console.facts.searching import ANYWHERE, FIELD, PLACES, Search, make_matcher
 from ottla.topic_partition import TopicPartition
 
@@ -18,7 +18,9 @@ LIMIT = 50
 LIMIT_MAX = 1_000
 EXPORT_MAX = 10_000
 CUT = 300
-"""Characters of a value in a row; the whole is in its details."""
+"""Characters of a value in a row; more of it is in its details."""
+SHOWN_MAX = 100_000
+"""Characters of a value in its details; the whole can be downloaded."""
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
@@ -53,6 +55,18 @@ class RecordRow(NamedTuple):
     def cut_key(self) -> str:
         return self.key.text if len(self.key.text) <= CUT else self.key.text[:CUT] + "…"
 
+    @property
+    def shown_max(self) -> int:
+        return SHOWN_MAX
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the page does not show all of the key and the value."""
+        return any(
+            len(each.pretty) > SHOWN_MAX or (each.kind == "hex" and len(each.text) > SHOWN_MAX)
+            for each in (self.key, self.value)
+        )
+
 
 def read_choice(call: Call, limit_max: int = LIMIT_MAX) -> Choice:
     start = call.choice("start", STARTS)
@@ -86,7 +100,7 @@ def parse_time(text: str, now_ms: int) -> int:
     if text.isdecimal():
         return parse_number(text, "time", 0, INT64_MAX)
     if text[:-1].isdecimal() and text[-1:] in _UNITS_S:
-        return max(now_ms - int(timedelta(seconds=int(text[:-1]) * _UNITS_S[text[-1]]).total_seconds() * 1000), 0)
+        return max(now_ms - parse_number(text[:-1], "time", 0, INT64_MAX) * _UNITS_S[text[-1]] * 1000, 0)
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -108,12 +122,16 @@ def read_page(call: Call, client: Client, choice: Choice) -> Page:
     there = [where for where in places if where in first and where in end]
     lows, highs = ({where.partition: found[where] for where in there} for found in (first, end))
     positions = _find_positions(call, client, choice, there, lows, highs)
-    try:
-        matches = make_matcher(choice.search, call.console.decoder, choice.key_format, choice.value_format)
-    except ValueError as error:
-        raise BadInput(str(error)) from None
+    matches = make_search(call, choice)
     backwards = choice.start == NEWEST
     return scan(client, Scan(choice.topic, lows, highs, positions, backwards, choice.limit, choice.isolation), matches)
+
+
+def make_search(call: Call, choice: Choice) -> Matcher | None:
+    try:
+        return make_matcher(choice.search, call.console.decoder, choice.key_format, choice.value_format)
+    except ValueError as error:
+        raise BadInput(str(error)) from None
 
 
 def _find_positions(

@@ -13,11 +13,10 @@ from starlette.responses import Response, StreamingResponse
 from ottla.client.client import LATEST
 from ottla.client.connection import Unreachable
 from ottla.console import copying
-from ottla.console.calls import BadInput, Call, answer_error, parse_number
+from ottla.console.calls import BadInput, Call, answer_error, explain, parse_number
 from ottla.console.facts.exporting import to_csv, to_json_lines, to_parquet
 from ottla.console.facts.offsets import list_offsets
-from ottla.console.facts.records import FoundRecord, read_range
-from ottla.console.facts.searching import make_matcher
+from ottla.console.facts.records import FoundRecord, Matcher, read_range
 from ottla.console.facts.sending import CODECS, DeadLetter, find_origin, redrive, send_record
 from ottla.console.rendering import quote_segment, write_number
 from ottla.console.views.record_rows import (
@@ -25,12 +24,12 @@ from ottla.console.views.record_rows import (
     INT64_MAX,
     Choice,
     make_rows,
+    make_search,
     read_choice,
     read_page,
     write_positions,
 )
 from ottla.errors import KafkaError
-from ottla.pipeline.json_text import to_text
 from ottla.topic_partition import TopicPartition
 
 CURSORS_MAX = 500
@@ -39,6 +38,10 @@ FOLLOW_ROWS_MAX = 100
 FOLLOW_S = 0.7
 TIMES_MAX = 60 * 60
 REDRIVE_MAX = 1_000
+AWAY_S = 2.0
+"""How long a page that follows waits for a broker that does not answer before it tries again."""
+_HEX, _NULL = ":hex", ":null"
+"""At the end of a header's name in a form: its value is in hexadecimal, or null."""
 
 
 def show(call: Call) -> Response:
@@ -96,20 +99,32 @@ async def follow(request: Request) -> Response:
     call = Call(state.console, state.templates, request, {})
     try:
         choice = read_choice(call)
+        matches = make_search(call, choice)
         positions = await run_in_threadpool(_find_ends, call, choice)
     except Exception as error:
         return answer_error(call, error)
-    return StreamingResponse(_send_events(call, choice, positions), media_type="text/event-stream")
+    return StreamingResponse(_send_events(call, choice, matches, positions), media_type="text/event-stream")
 
 
-async def _send_events(call: Call, choice: Choice, positions: dict[int, int]) -> AsyncIterator[str]:
+async def _send_events(
+    call: Call, choice: Choice, matches: Matcher | None, positions: dict[int, int]
+) -> AsyncIterator[str]:
     yield "retry: 2000\n\n"
+    is_away = False
     while not await call.request.is_disconnected():
         try:
-            found = await run_in_threadpool(_read_new, call, choice, positions)
-        except (KafkaError, Unreachable) as error:
-            yield make_event("trouble", str(error))
+            found = await run_in_threadpool(_read_new, call, choice, matches, positions)
+        except Unreachable as error:  # a broker that is restarted: nothing is missed, because the positions stay
+            is_away = True
+            yield make_event("away", str(error))
+            await asyncio.sleep(AWAY_S)
+            continue
+        except KafkaError as error:
+            yield make_event("trouble", explain(error))
             return
+        if is_away:
+            is_away = False
+            yield make_event("back", "")
         if found:
             rows = make_rows(call, choice, found[:FOLLOW_ROWS_MAX])
             html = call.render("record_rows.html", rows=rows, topic_name=choice.topic, choice=choice, fresh=True)
@@ -137,12 +152,8 @@ def _find_ends(call: Call, choice: Choice) -> dict[int, int]:
     return {where.partition: end for where, end in ends.items()}
 
 
-def _read_new(call: Call, choice: Choice, positions: dict[int, int]) -> list[FoundRecord]:
+def _read_new(call: Call, choice: Choice, matches: Matcher | None, positions: dict[int, int]) -> list[FoundRecord]:
     """The records since the positions, which are moved on; the newest ones if there are more than a page can show."""
-    try:
-        matches = make_matcher(choice.search, call.console.decoder, choice.key_format, choice.value_format)
-    except ValueError as error:
-        raise BadInput(str(error)) from None
     ends = _find_ends(call, choice)
     found: list[FoundRecord] = []
     with call.console.clients.borrow() as client:
@@ -170,8 +181,8 @@ def show_form(call: Call) -> Response:
     form: dict[str, str] = {"key": "", "value": "", "headers": "", "key_kind": "text", "value_kind": "text"}
     if record is not None:
         for part, content in (("key", record.key), ("value", record.value)):
-            form[part], form[f"{part}_kind"] = _to_form(content)
-        form["headers"] = "\n".join(f"{header}={to_text(value or b'')}" for header, value in record.headers)
+            form[part], form[f"{part}_kind"] = _to_form(content, part)
+        form["headers"] = "\n".join(_write_header(header, value) for header, value in record.headers)
     return call.page(
         "produce.html",
         topic=topic,
@@ -183,13 +194,45 @@ def show_form(call: Call) -> Response:
     )
 
 
-def _to_form(content: bytes | None) -> tuple[str, str]:
+def _to_form(content: bytes | None, part: str) -> tuple[str, str]:
+    """As text if the browser sends the same bytes back: fields change line breaks, and an empty key becomes null."""
     if content is None:
         return "", "null"
-    try:
-        return content.decode(), "text"
-    except UnicodeDecodeError:
+    text = _decode_plain(content)
+    if text is None or (part == "key" and ("\n" in text or not text)):
         return content.hex(" "), "hex"
+    return text, "text"
+
+
+def _decode_plain(content: bytes) -> str | None:
+    """None if the content is no text, or has characters that no field of a form keeps."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if "\r" in text or "\0" in text else text
+
+
+def _write_header(name: str, value: bytes | None) -> str:
+    if value is None:
+        return f"{name}{_NULL}="
+    text = _decode_plain(value)
+    is_plain = text is not None and "\n" not in text and not name.endswith((_HEX, _NULL))
+    return f"{name}={text}" if is_plain else f"{name}{_HEX}={value.hex()}"
+
+
+def _parse_header(line: str) -> tuple[str, bytes | None]:
+    name, equals, content = line.partition("=")
+    if not equals:
+        raise BadInput(f"headers: {line!r} is not name=value")
+    if name.endswith(_NULL) and not content:
+        return name.removesuffix(_NULL), None
+    if not name.endswith(_HEX):
+        return name, content.encode()
+    try:
+        return name.removesuffix(_HEX), bytes.fromhex(content)
+    except ValueError:
+        raise BadInput(f"headers: {content!r} is not hexadecimal") from None
 
 
 def send(call: Call) -> Response:
@@ -199,13 +242,8 @@ def send(call: Call) -> Response:
     if codec is None:
         raise BadInput(f"there is no codec {call.field('codec')!r}")
     key, value = _from_form(call, "key"), _from_form(call, "value")
-    headers = []
-    for line in call.field("headers").splitlines():
-        if line.strip():
-            header, equals, content = line.partition("=")
-            if not equals:
-                raise BadInput(f"headers: {line!r} is not name=value")
-            headers.append((header, content.encode()))
+    lines = call.field("headers").replace("\r\n", "\n").split("\n")
+    headers = [_parse_header(line) for line in lines if line.strip()]
     count = parse_number(call.field("count", "1") or "1", "count", 1, TIMES_MAX)
     with call.console.clients.borrow() as client:
         for _ in range(count):
