@@ -2,17 +2,19 @@
 
 import io
 import subprocess
+import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.needs import require_program, skip_without
+from tests.patience import PATIENCE_MS
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -34,6 +36,57 @@ def open_browser(executable: str) -> "Iterator[Browser]":
             yield browser
         finally:
             browser.close()
+
+
+@contextmanager
+def run_console(*options: str) -> Iterator[str]:
+    """`ottla console` as a process, on a free port. Returns its address."""
+    command = [sys.executable, "-m", "ottla", "console", "--port", "0", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as console:
+        assert console.stdout is not None
+        try:
+            yield console.stdout.readline().split()[-1].rstrip("/")
+        finally:
+            console.terminate()
+
+
+@contextmanager
+def open_page(browser: "Browser") -> "Iterator[Page]":
+    """A fresh page, on which no script may fail and nothing may break the content security policy."""
+    complaints: list[str] = []
+    context = browser.new_context(viewport={"width": 1280, "height": 860}, permissions=["clipboard-read"])
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    opened = context.new_page()
+    opened.set_default_timeout(PATIENCE_MS)
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.on("dialog", lambda dialog: complaints.append("a script of a record has run"))
+    opened.on("console", lambda message: complaints.append(message.text) if "Policy" in message.text else None)
+    yield opened
+    context.close()
+    assert complaints == []
+
+
+def find_faults(browser: "Browser", address: str, paths: Iterable[str], theme: str, width: int) -> list[object]:
+    """Which pages are wider than the screen, and what axe-core finds that keeps somebody from using them."""
+    axe = find_axe()
+    context = browser.new_context(
+        color_scheme=theme,  # type: ignore[arg-type]
+        viewport={"width": width, "height": 800},
+        bypass_csp=True,  # for axe-core, which is put into the page
+    )
+    opened = context.new_page()
+    opened.set_default_timeout(PATIENCE_MS)
+    findings: list[object] = []
+    for path in paths:
+        opened.goto(address + path)
+        opened.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+        if (found := opened.evaluate("document.documentElement.scrollWidth")) > width:
+            findings.append((path, "is wide", found))
+        opened.evaluate(axe)
+        for finding in opened.evaluate("axe.run()")["violations"]:
+            findings.append((path, finding["id"], finding["nodes"][0]["html"]))
+    context.close()
+    return findings
 
 
 def find_chromium() -> str:

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ottla.testing import LocalBroker, broker
-from tests.clients.browser import find_axe, find_chromium, open_browser
+from tests.clients.browser import find_chromium, find_faults, open_browser, open_page, run_console
 from tests.patience import PATIENCE_MS
 from tests.unit.connect.rest.conftest import RestClient, serve
 from tests.unit.connect.rest.herders import SOURCE
@@ -64,14 +62,8 @@ def address(cluster: LocalBroker, worker: RestClient, tmp_path_factory: pytest.T
     _seed(cluster)
     file = tmp_path_factory.mktemp("console") / "client.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in cluster.client_settings.items()))
-    command = [sys.executable, "-m", "ottla", "console", "--command-config", str(file), "--port", "0"]
-    command += ["--connect", f"http://127.0.0.1:{worker.port}"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as console:
-        assert console.stdout is not None
-        try:
-            yield console.stdout.readline().split()[-1].rstrip("/")
-        finally:
-            console.terminate()
+    with run_console("--command-config", str(file), "--connect", f"http://127.0.0.1:{worker.port}") as address:
+        yield address
 
 
 def _seed(cluster: LocalBroker) -> None:
@@ -102,43 +94,15 @@ def browser(address: str) -> "Iterator[Browser]":
 
 @pytest.fixture
 def page(browser: "Browser") -> "Iterator[Page]":
-    """A fresh page, on which no script may fail and nothing may break the content security policy."""
-    complaints: list[str] = []
-    context = browser.new_context(viewport={"width": 1280, "height": 860}, permissions=["clipboard-read"])
-    context.grant_permissions(["clipboard-read", "clipboard-write"])
-    opened = context.new_page()
-    opened.set_default_timeout(PATIENCE_MS)
-    opened.on("pageerror", lambda error: complaints.append(str(error)))
-    opened.on("dialog", lambda dialog: complaints.append("a script of a record has run"))
-    opened.on("console", lambda message: complaints.append(message.text) if "Policy" in message.text else None)
-    yield opened
-    context.close()
-    assert complaints == []
+    with open_page(browser) as opened:
+        yield opened
 
 
 @pytest.mark.sample("looks of the console", 1)
 @pytest.mark.parametrize(("theme", "width"), LOOKS)
 def test_every_page_fits_and_breaks_no_rule(browser: "Browser", address: str, theme: str, width: int) -> None:
     # No page is wider than the screen, and axe-core finds nothing that keeps somebody from using it.
-    axe = find_axe()
-    context = browser.new_context(
-        color_scheme=theme,  # type: ignore[arg-type]
-        viewport={"width": width, "height": 800},
-        bypass_csp=True,  # for axe-core, which is put into the page
-    )
-    opened = context.new_page()
-    opened.set_default_timeout(PATIENCE_MS)
-    findings: list[object] = []
-    for path in PAGES:
-        opened.goto(address + path)
-        opened.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
-        if (found := opened.evaluate("document.documentElement.scrollWidth")) > width:
-            findings.append((path, "is wide", found))
-        opened.evaluate(axe)
-        for finding in opened.evaluate("axe.run()")["violations"]:
-            findings.append((path, finding["id"], finding["nodes"][0]["html"]))
-    context.close()
-    assert findings == []
+    assert find_faults(browser, address, PAGES, theme, width) == []
 
 
 def test_create_produce_and_see_it_live(page: "Page", address: str) -> None:

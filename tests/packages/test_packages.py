@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 import ottla
+from tests.clients.browser import find_chromium, open_browser, open_page
 from tests.needs import require_program, skip_without
 from tests.patience import PATIENCE_S
 
@@ -179,22 +180,55 @@ def test_the_fixture_of_an_installed_wheel(installation: Installation) -> None:
     assert "1 passed" in installation.run("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", test.name)
 
 
-@pytest.mark.long
-def test_the_base_install_needs_no_extra(packages: Path, tmp_path: Path) -> None:
-    """With pip and its index, as a new user has it: no numba, no numpy, no Spark, and a broker that works."""
-    venv.create(tmp_path / "venv", with_pip=True, symlinks=True)
-    made = Installation(tmp_path / "work")
-    made.bin = tmp_path / "venv" / "bin"
+@pytest.fixture(scope="module")
+def fresh(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Installation, float]:
+    """The wheels as a new user installs them, with pip and its index, and how many seconds that took."""
+    directory = tmp_path_factory.mktemp("fresh")
+    begun = time.monotonic()
+    venv.create(directory / "venv", with_pip=True, symlinks=True)
+    made = Installation(directory / "work")
+    made.bin = directory / "venv" / "bin"
     wheels = [str(wheel) for wheel in packages.glob("*.whl")]
     try:
         made.run("pip", "install", "--quiet", "--constraint", str(ROOT / "constraints.txt"), *wheels)
     except AssertionError as error:
         skip_without("PyPI", str(error).splitlines()[-1])
+    return made, time.monotonic() - begun
+
+
+@pytest.mark.long
+def test_the_base_install_needs_no_extra(fresh: tuple[Installation, float]) -> None:
+    """No numba, no numpy, no Spark, and a broker that works."""
+    made, _ = fresh
     listed = made.run("pip", "list").lower()
     assert not any(name in listed for name in ("numba", "numpy", "pyspark"))
     with made.serve("--console", "0") as (bootstrap, _):
         made.run("ottla", "produce", "first", "--create", "--bootstrap", bootstrap, given="hello\n")
         assert "hello" in made.run("ottla", "consume", "first", "--bootstrap", bootstrap)
+
+
+@pytest.mark.long
+def test_a_new_user_sees_a_record_live(fresh: tuple[Installation, float], capsys: pytest.CaptureFixture[str]) -> None:
+    """From `pip install` to a record of one's own in the browser, as docs/start.md goes. It prints how long it took."""
+    made, installing_s = fresh
+    chromium = find_chromium()
+    begun = time.monotonic()
+    with made.serve("--console", "0") as (bootstrap, console):
+        serving_s = time.monotonic() - begun
+        made.run("ottla", "produce", "greetings", "--create", "--bootstrap", bootstrap, given="hello\n")
+        with open_browser(chromium) as browser, open_page(browser) as page:
+            page.goto(f"{console}topics/greetings/records")
+            page.wait_for_selector("text=hello")
+            page.click("button:has-text('Follow live')")
+            page.wait_for_selector("text=Waiting for new records")
+            made.run("ottla", "produce", "greetings", "--bootstrap", bootstrap, given="seen live\n")
+            page.wait_for_selector("#records tr:has-text('seen live')")
+            seen_s = time.monotonic() - begun
+    with capsys.disabled():
+        print(
+            f"\na new user: installed after {installing_s:.0f} s, broker and console after {serving_s:.1f} s more, "
+            f"own record live in the browser after {installing_s + seen_s:.0f} s"
+        )
 
 
 @pytest.mark.long

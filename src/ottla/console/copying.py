@@ -4,11 +4,15 @@ import shlex
 from urllib.parse import quote
 
 from ottla.console.console import Options
+from ottla.console.facts.apps import TOKEN_VARIABLE as APP_TOKEN
+from ottla.console.facts.connectors import split_login
 from ottla.console.facts.searching import Search
 from ottla.console.snippets import (
+    CONNECT_LOGIN,
     Copies,
     make_copies,
     write_admin,
+    write_asking,
     write_consumer,
     write_flags,
     write_grep,
@@ -221,40 +225,58 @@ client.close()"""
     )
 
 
-def copy_app(options: Options, name: str, address: str) -> Copies:
-    program = f"""import json
-from urllib.request import urlopen
+def copy_registration(options: Options, name: str) -> Copies:
+    """An app that does not run."""
+    program = f"""from ottla.client.client import Client
+from ottla.streams.running.registration import read_registrations
 
-progress = json.load(urlopen({f"{address}/progress"!r}))
-rows = [(each["subtopology"], each["state"], each["rows_read"]) for each in progress["subtopologies"]]"""
+client = Client({write_settings(options)})
+app = read_registrations(client)[{name!r}]
+rows = [(app.app, app.state, app.host, app.message)]
+client.close()"""
     return _copy_rows(
         f"ottla stream describe {shlex.quote(name)}{write_flags(options)}",
         program,
-        "subtopology string, state string, rows_read long",
+        "app string, state string, host string, message string",
     )
 
 
-def copy_store(options: Options, name: str, address: str, store: str, key: list[str]) -> Copies:
+def copy_app(options: Options, name: str, address: str, *, has_token: bool = False) -> Copies:
+    program = f"""{write_asking(f"{address}/progress", APP_TOKEN if has_token else "")}
+rows = [
+    (each["subtopology"], each["state"], sum(each["lag"].values()), each["rows_read"], each["rows_written"])
+    for each in found["subtopologies"]
+]"""
+    return _copy_rows(
+        f"ottla stream describe {shlex.quote(name)}{write_flags(options)}",
+        program,
+        "subtopology string, state string, lag long, rows_read long, rows_written long",
+    )
+
+
+def copy_store(
+    options: Options, name: str, address: str, store: str, key: list[str], limit: int, *, has_token: bool = False
+) -> Copies:
+    """All rows up to a limit, or those of a key."""
     words = " ".join(shlex.quote(word) for word in (name, store, *key))
     path = "/".join(("stores", *(quote(part, safe="") for part in (store, *key))))
-    program = f"""import json
-from urllib.request import urlopen
-
-found = json.load(urlopen({f"{address}/{path}"!r}))
+    query = "" if key else f"?limit={limit}"
+    program = f"""{write_asking(f"{address}/{path}{query}", APP_TOKEN if has_token else "")}
 rows = [(json.dumps(row),) for row in found.get("rows", [found])]"""
-    return _copy_rows(f"ottla stream query {words}{write_flags(options)}", program, "row string")
+    command = f"ottla stream query {words}{'' if key else f' --limit {limit}'}{write_flags(options)}"
+    return _copy_rows(command, program, "row string")
 
 
 def copy_connectors(url: str, name: str = "") -> Copies:
-    address = url.rstrip("/")
+    address, login = split_login(url)
     command = f"status {shlex.quote(name)}" if name else "list"
     path = f"/connectors/{quote(name, safe='')}/status" if name else "/connectors?expand=status"
-    statuses = "[found]" if name else "[each['status'] for each in found.values()]"
-    program = f"""import json
-from urllib.request import urlopen
-
-found = json.load(urlopen({address + path!r}))
-rows = [(each["name"], each["connector"]["state"], len(each["tasks"])) for each in {statuses}]"""
-    return _copy_rows(
-        f"ottla connect {command} --url {shlex.quote(address)}", program, "connector string, state string, tasks int"
-    )
+    statuses = "[found]" if name else "[found[name]['status'] for name in sorted(found)]"
+    program = f"""{write_asking(address + path, CONNECT_LOGIN if login else "")}
+rows = [
+    (each["name"], each["connector"]["state"], ", ".join(task["state"] for task in each["tasks"]))
+    for each in {statuses}
+]"""
+    scheme, _, rest = address.partition("://")
+    place = f'"{scheme}://${CONNECT_LOGIN}@{rest}"' if login else shlex.quote(address)
+    return _copy_rows(f"ottla connect {command} --url {place}", program, "connector string, state string, tasks string")

@@ -12,6 +12,8 @@ from ottla.client.security import is_secret, make_librdkafka_settings, translate
 from ottla.console.console import Options
 from ottla.console.facts.searching import KEY, VALUE, Search
 
+CONNECT_LOGIN = "OTTLA_CONNECT_LOGIN"
+"""The variable in which copies find the user and the password of a worker of Kafka Connect, as user:password."""
 _CARRIED = ("security.", "ssl.", "sasl.", "enable.ssl.")
 
 
@@ -103,6 +105,20 @@ def write_reading(options: Options, topic: str, steps: Sequence[str], **extra: s
         ]
     )
     return f"import ottla.spark\n\nspark = ottla.spark.session()\nrecords = (\n{chain}\n)\nrecords.show()\n"
+
+
+def write_asking(url: str, variable: str = "") -> str:
+    """Gets the JSON of a page as `found`. `variable` names where its token or its user:password is."""
+    if not variable:
+        return f"import json\nfrom urllib.request import urlopen\n\nfound = json.load(urlopen({url!r}))"
+    is_login = variable == CONNECT_LOGIN
+    word = f"b64encode(os.environ[{variable!r}].encode()).decode()" if is_login else f"os.environ[{variable!r}]"
+    imports = "import json\n" + "from base64 import b64encode\n" * is_login
+    return (
+        f"{imports}from urllib.request import Request, urlopen\n\n"
+        f'headers = {{"Authorization": "{"Basic" if is_login else "Bearer"} " + {word}}}\n'
+        f"found = json.load(urlopen(Request({url!r}, headers=headers)))"
+    )
 
 
 def write_settings_program(options: Options, kind: str, name: str) -> str:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from html import unescape
+from pathlib import Path
 
 import pytest
 from starlette.types import ASGIApp
@@ -10,11 +11,13 @@ from starlette.types import ASGIApp
 from ottla.connect.worker.herder import ConnectorOffset
 from ottla.console.facts.connectors import HIDDEN, hide, parse_config, write_config
 from tests.unit.connect.rest.conftest import RestClient, serve
-from tests.unit.connect.rest.herders import SOURCE
+from tests.unit.connect.rest.herders import SINK, SOURCE
+from tests.unit.connect.rest.test_security import make_users
 from tests.unit.console.asgi import Answer, ask
 from tests.unit.console.conftest import Starter
 from tests.unit.console.test_changes import note_of
 
+OFFERED = {"RUNNING": ["pause", "restart", "stop"], "PAUSED": ["restart", "resume", "stop"], "STOPPED": ["resume"]}
 LINES = f"name=lines\nconnector.class={SOURCE}\ntopic=t\n"
 
 
@@ -84,7 +87,10 @@ def test_states_and_tasks(app: ASGIApp, worker: RestClient) -> None:
         ("resume", "is resumed", "RUNNING"),
     ):
         assert note_of(app, ask(app, path, {"action": action})) == f"Connector a b {done}."
-        assert re.search(rf'<h1>a b <span class="badge \w*">{state}</span>', ask(app, path).text), action
+        page = ask(app, path).text
+        assert re.search(rf'<h1>a b <span id="state" data-renew><span class="badge \w*">{state}</span>', page), action
+        offered = re.findall(r'name="action" value="(pause|resume|restart|stop)"', page)
+        assert sorted(offered) == OFFERED[state]
     restarted = ask(app, path, {"action": "restart-task", "task": "0"})
     assert note_of(app, restarted) == "Connector a b has restarted task 0."
     assert ask(app, path, {"action": "restart-task", "task": "7"}).status == 400
@@ -118,6 +124,36 @@ def test_traces_and_offsets_are_shown_escaped(app: ASGIApp, worker: RestClient) 
     assert "<i>" not in page
     assert "the file is away" in page
     assert "9007199254740993" in page
+
+
+def test_topics_group_and_offsets(app: ASGIApp, worker: RestClient) -> None:
+    worker.create("c")
+    worker.herder.offsets["c"] = [ConnectorOffset({"filename": "f"}, {"position": 5})]
+    assert 'href="/topics/t"' in ask(app, "/connectors/c").text
+    assert 'value="forget"' not in ask(app, "/connectors/c").text  # only of one that is stopped
+    ask(app, "/connectors/c", {"action": "stop"})
+    assert 'value="forget"' in ask(app, "/connectors/c").text
+    assert ask(app, "/connectors/c", {"action": "forget"}).status == 400  # without the name
+    note = note_of(app, ask(app, "/connectors/c", {"action": "forget", "confirm": "c"}))
+    assert note == "Connector c has no offsets any more."
+    assert worker.herder.offsets == {}
+    worker.create("s", **{"connector.class": SINK, "topics": "t"})
+    assert 'href="/groups/connect-s"' in ask(app, "/connectors/s").text
+    worker.create("o", **{"connector.class": SINK, "topics": "t", "consumer.override.group.id": "mine"})
+    assert 'href="/groups/mine"' in ask(app, "/connectors/o").text
+
+
+def test_the_password_of_a_worker_is_used_and_never_shown(start: Starter, tmp_path: Path) -> None:
+    with serve(make_users(tmp_path)) as worker:
+        place = f"127.0.0.1:{worker.port}"
+        page = ask(start(connect_url=f"http://ottla:hush%3Ahush@{place}"), "/connectors")
+        assert "There are no connectors." in page.text
+        assert "hush" not in page.text
+        assert f'--url "http://$OTTLA_CONNECT_LOGIN@{place}"' in unescape(page.text)
+        refused = ask(start(connect_url=f"http://ottla:wrong@{place}"), "/connectors")
+        assert "There are no connectors." not in refused.text
+        assert "wrong" not in refused.text
+    assert "hush" not in ask(start(connect_url="http://ottla:hush@127.0.0.1:1"), "/connectors").text
 
 
 def test_a_worker_that_is_not_there_is_explained(start: Starter) -> None:

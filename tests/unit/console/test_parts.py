@@ -62,9 +62,13 @@ COPIES = {
     "access": copying.copy_access(OPTIONS),
     "apps": copying.copy_apps(OPTIONS),
     "app": copying.copy_app(OPTIONS, "a", "http://h:8080"),
-    "store": copying.copy_store(OPTIONS, "a", "http://h:8080", "sold", ["it's"]),
+    "app with a token": copying.copy_app(OPTIONS, "a", "http://h:8080", has_token=True),
+    "app that does not run": copying.copy_registration(OPTIONS, "it's"),
+    "store": copying.copy_store(OPTIONS, "a", "http://h:8080", "sold", [], 50),
+    "key of a store": copying.copy_store(OPTIONS, "a", "http://h:8080", "sold", ["it's"], 50, has_token=True),
     "connectors": copying.copy_connectors("http://h:8083"),
     "connector": copying.copy_connectors("http://h:8083", "a b"),
+    "connector with a login": copying.copy_connectors("https://ann:geheim@h:8083", "a b"),
 }
 
 

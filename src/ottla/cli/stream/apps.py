@@ -103,5 +103,5 @@ def _show_progress(progress: dict[str, Any]) -> None:
             print(f"{unit['subtopology']} waits: {unit['trouble']}")
     if progress["stores"]:
         print()
-        names = ("store", "partitions", "restoring", "records_behind")
+        names = ("store", "partitions", "keys", "bytes", "restoring", "records_behind")
         show_table(names, [[store[name] for name in names] for store in progress["stores"]])

@@ -6,9 +6,10 @@ configuration back sends the dots too: `restore` puts the worker's values in the
 
 import json
 import re
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from ottla.console.facts.asking import ask_json
 
@@ -32,13 +33,20 @@ class Connect:
     """The REST API of one worker. Everything raises NoAnswer with the worker's own words."""
 
     def __init__(self, url: str) -> None:
-        self._url = url.rstrip("/")
+        """The URL may have a user and a password before the host."""
+        self._url, login = split_login(url)
+        encoded = b64encode(unquote(login).encode()).decode()
+        self._headers = {"Authorization": f"Basic {encoded}"} if login else None
 
     def ask(self, path: str, method: str = "GET", document: object = None) -> Any:
-        return ask_json(self._url + path, method, document)
+        return ask_json(self._url + path, method, document, self._headers)
 
     def list_connectors(self) -> dict[str, Any]:
         return dict(self.ask("/connectors?expand=status&expand=info") or {})
+
+    def list_topics(self, name: str) -> list[str]:
+        """The topics that the connector has used."""
+        return sorted((self.ask(f"/connectors/{quote(name, safe='')}/topics") or {}).get(name, {}).get("topics", ()))
 
     def list_plugins(self) -> list[str]:
         return sorted(each["class"] for each in self.ask("/connector-plugins") if each.get("type") != "unknown")
@@ -68,6 +76,14 @@ class Connect:
             return config
         stored = self.ask(f"/connectors/{quote(name, safe='')}/config") or {}
         return {key: stored.get(key) if text == HIDDEN else text for key, text in config.items()}
+
+
+def split_login(url: str) -> tuple[str, str]:
+    """A URL without the user and the password that it has and without a slash at its end, and these two."""
+    scheme, separator, rest = url.rstrip("/").partition("://")
+    place, slash, path = rest.partition("/")
+    login, _, host = place.rpartition("@")
+    return f"{scheme}{separator}{host}{slash}{path}", login
 
 
 def is_secret(name: str) -> bool:

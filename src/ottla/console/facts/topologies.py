@@ -12,7 +12,10 @@ _LINE = 18
 _MARGIN = 12
 _CHARACTER = 7.25
 _PADDING = 28
-_KEYS = ("reads", "Spark", "step", "store", "writes")
+_LINE_MAX = 60
+_LANE = 14
+"""The distance between arrows that lead back, which pass below all boxes."""
+_KEYS = ("reads", "Spark", "step", "writes")
 
 
 class Box(NamedTuple):
@@ -57,8 +60,22 @@ def parse(description: str) -> list[Subtopology]:
             found[-1].reads.append(text.removesuffix(" as a table"))
         elif key == "writes":
             found[-1].writes.append(text.partition(" by ")[0])
-        else:
-            found[-1].lines.append(text if key == "step" else f"{key} {text}")
+        elif key == "step":
+            found[-1].lines.append(text)
+        elif key == "Spark":
+            found[-1].lines.append(f"Spark: {text}")
+    return [each._replace(lines=_shorten(each.lines)) for each in found]
+
+
+def _shorten(lines: list[str]) -> list[str]:
+    """Without steps that repeat the one before them: a join is several, and one of them names its store."""
+    found: list[str] = []
+    for line in lines:
+        cut = line if len(line) <= _LINE_MAX else line[: _LINE_MAX - 1] + "…"
+        if found and cut.startswith(found[-1]):
+            found[-1] = cut
+        elif not found or not found[-1].startswith(cut):
+            found.append(cut)
     return found
 
 
@@ -74,13 +91,21 @@ def draw(description: str) -> Drawing | None:
             nodes.setdefault((TOPIC, topic), [])
         nodes[PART, part.name] = part.lines
     boxes = _arrange(nodes, depths)
-    arrows = []
+    pairs = []
     for part in parts:
         here = boxes[PART, part.name]
-        arrows += [_connect(boxes[TOPIC, topic], here) for topic in part.reads]
-        arrows += [_connect(here, boxes[TOPIC, topic]) for topic in part.writes]
+        pairs += [(boxes[TOPIC, topic], here) for topic in part.reads]
+        pairs += [(here, boxes[TOPIC, topic]) for topic in part.writes]
     width = max(box.x + box.width for box in boxes.values()) + _MARGIN
     height = max(box.y + box.height for box in boxes.values()) + _MARGIN
+    arrows = []
+    for source, target in pairs:
+        if target.x > source.x:
+            arrows.append(_connect(source, target))
+            continue
+        height += _LANE
+        width = max(width, source.x + source.width + _COLUMN / 2 + _MARGIN)
+        arrows.append(_lead_back(source, target, height - _MARGIN))
     return Drawing(list(boxes.values()), arrows, width, height)
 
 
@@ -121,3 +146,14 @@ def _connect(source: Box, target: Box) -> Arrow:
     x2, y2 = target.x, target.y + target.height / 2
     middle = (x1 + x2) / 2
     return Arrow(f"M{x1:.1f},{y1:.1f} C{middle:.1f},{y1:.1f} {middle:.1f},{y2:.1f} {x2:.1f},{y2:.1f}")
+
+
+def _lead_back(source: Box, target: Box, y: float) -> Arrow:
+    """To a box further left, below all boxes at the height `y`."""
+    x1, y1 = source.x + source.width, source.y + source.height / 2
+    x2, y2 = target.x, target.y + target.height / 2
+    out = _COLUMN / 2
+    return Arrow(
+        f"M{x1:.1f},{y1:.1f} C{x1 + out:.1f},{y1:.1f} {x1 + out:.1f},{y:.1f} {x1:.1f},{y:.1f}"
+        f" L{x2:.1f},{y:.1f} C{x2 - out:.1f},{y:.1f} {x2 - out:.1f},{y2:.1f} {x2:.1f},{y2:.1f}"
+    )

@@ -1,4 +1,4 @@
-// What the pages do in the browser: theme, keyboard, copying, charts, following. Everything else is plain HTML.
+// What the pages do in the browser: theme, keyboard, copying, charts, following, renewing. Everything else is plain HTML.
 (function () {
   "use strict";
 
@@ -150,10 +150,59 @@
       status.textContent = "Following: new records come in at the top.";
     });
     following.addEventListener("trouble", (event) => {
-      status.textContent = JSON.parse(event.data);
       toggleFollowing(button);
+      status.textContent = JSON.parse(event.data);
+    });
+    following.addEventListener("away", (event) => { status.textContent = JSON.parse(event.data) + ". Trying again…"; });
+    following.addEventListener("back", () => { status.textContent = "Waiting for new records…"; });
+    following.addEventListener("error", () => {
+      if (following === null) return;
+      if (following.readyState !== EventSource.CLOSED) { status.textContent = "The console does not answer. Trying again…"; return; }
+      toggleFollowing(button);
+      status.textContent = "This cannot be followed. Press Show to see why.";
+    });
+    following.addEventListener("open", () => { status.textContent = "Waiting for new records…"; });
+  }
+
+  // Parts of a page that are renewed while it is open. Each has an id. One that somebody uses is left alone.
+  const RENEW_MS = 3000;
+
+  function isUsed(part) {
+    return part.contains(document.activeElement) || part.querySelector("details[open]") !== null;
+  }
+
+  function isTyping() {
+    return document.activeElement !== null && document.activeElement.closest("input, textarea, select") !== null;
+  }
+
+  async function renewParts() {
+    const parts = [...document.querySelectorAll("[data-renew]")];
+    if (!parts.length) return;
+    setTimeout(renewParts, RENEW_MS);
+    if (document.hidden) return;
+    let page;
+    try {
+      const answer = await fetch(location.pathname + location.search);
+      if (!answer.ok) return;
+      page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    } catch (error) { return; } // the console is away: what is shown stays
+    const fresh = new Map([...page.querySelectorAll("[data-renew]")].map((part) => [part.id, part]));
+    if (fresh.size !== parts.length || parts.some((part) => !fresh.has(part.id))) {
+      if (fresh.size && !isTyping()) location.reload(); // the page has other parts by now
+      return;
+    }
+    parts.filter((part) => !isUsed(part) && part.innerHTML !== fresh.get(part.id).innerHTML)
+      .forEach((part) => part.replaceChildren(...fresh.get(part.id).childNodes));
+    const still = "[data-chart]:not([data-live])";
+    const figures = page.querySelectorAll(still);
+    document.querySelectorAll(still).forEach((figure, index) => {
+      if (index < figures.length && figure.dataset.chart !== figures[index].dataset.chart) {
+        figure.dataset.chart = figures[index].dataset.chart;
+        drawChart(figure);
+      }
     });
   }
+  setTimeout(renewParts, RENEW_MS);
 
   document.querySelectorAll("[data-chart]").forEach((figure) => { drawChart(figure); listen(figure); });
   let resizing = 0;

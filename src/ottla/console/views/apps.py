@@ -12,6 +12,7 @@ from ottla.console.facts.apps import (
     StoreRows,
     ask_app,
     find_progress,
+    find_token,
     list_apps,
     list_stores,
     query_store,
@@ -57,15 +58,19 @@ def show_app(call: Call) -> Response:
         rows=rows,
         refusal=refusal,
         drawing=draw(app.description),
-        copies=_copy(call, app, store),
+        copies=_copy(call, app, state, store),
     )
 
 
-def _copy(call: Call, app: App, store: Store | None) -> Copies:
+def _copy(call: Call, app: App, state: str, store: Store | None) -> Copies:
+    options, has_token = call.console.options, bool(find_token())
+    if state != RUNNING:
+        return copying.copy_registration(options, app.name)
     if store is None:
-        return copying.copy_app(call.console.options, app.name, app.address)
-    key = [part for part in call.request.query_params.getlist("key") if part]
-    return copying.copy_store(call.console.options, app.name, app.address, store.name, key)
+        return copying.copy_app(options, app.name, app.address, has_token=has_token)
+    key = call.request.query_params.getlist("key")
+    given = key if any(key) else []
+    return copying.copy_store(options, app.name, app.address, store.name, given, ROWS_MAX, has_token=has_token)
 
 
 def _query(call: Call, app: App) -> tuple[list[Store], Store | None, StoreRows | None, str]:

@@ -26,8 +26,18 @@ ACTIONS = {
     "resume": ("PUT", "/resume", "is resumed"),
     "stop": ("PUT", "/stop", "is stopped"),
     "restart": ("POST", "/restart?includeTasks=true", "is restarted"),
+    "forget": ("DELETE", "/offsets", "has no offsets any more"),
     "delete": ("DELETE", "", "is deleted"),
 }
+CONFIRMED = ("delete", "forget")
+OFFERED = {
+    "RUNNING": ("pause", "restart", "stop"),
+    "PAUSED": ("resume", "restart", "stop"),
+    "STOPPED": ("resume",),
+    "FAILED": ("restart", "pause", "stop"),
+}
+"""The actions of each state; all of them in any other."""
+SIMPLE = ("resume", "pause", "restart", "stop")
 
 
 def show(call: Call) -> Response:
@@ -101,13 +111,18 @@ def _show_connector(
     except NoAnswer as error:
         raise BadInput(str(error)) from None
     shown = dict(sorted(hide(config).items()))
+    state = status.get("connector", {}).get("state", "")
     return call.page(
         "connector.html",
         400 if refusal or wrong else 200,
         name=name,
         status=status,
+        state=state,
+        actions=OFFERED.get(state, SIMPLE),
         config=shown,
         offsets=_find_offsets(connect, name),
+        topics=_find_topics(connect, name),
+        group=_find_group(name, config) if status.get("type") == "sink" else "",
         text=write_config(shown) if text is None else text,
         wrong=wrong,
         refusal=refusal,
@@ -123,6 +138,19 @@ def _find_offsets(connect: Connect, name: str) -> list[dict[str, Any]]:
         return []
 
 
+def _find_topics(connect: Connect, name: str) -> list[str]:
+    """A worker may be told not to remember them (topic.tracking.enable)."""
+    try:
+        return connect.list_topics(name)
+    except (NoAnswer, AttributeError, TypeError):
+        return []
+
+
+def _find_group(name: str, config: Config) -> str:
+    """The consumer group of a sink."""
+    return config.get("consumer.override.group.id") or f"connect-{name}"
+
+
 def change(call: Call) -> Response:
     name, action = call.path("name"), call.field("action")
     if action in ("check", "save"):
@@ -135,7 +163,7 @@ def change(call: Call) -> Response:
         method, path, done = ACTIONS[action]
     else:
         raise BadInput(f"there is no action {action!r}")
-    if action == "delete" and call.field("confirm").strip() != name:
+    if action in CONFIRMED and call.field("confirm").strip() != name:
         raise BadInput(f"type the connector's name, {name}, to confirm")
     try:
         connect.ask(f"/connectors/{_quote(name)}{path}", method)
