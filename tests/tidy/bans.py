@@ -244,6 +244,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.streams.running.sessions": "loads modules while the JVM starts",
             "ottla.streams.running.idleness": "a lock only: the threads of subtopologies share it",
             "ottla.streams.running.hearing": "a lock only: the threads of subtopologies share it",
+            "ottla.streams.running.following": "a lock only: the threads of subtopologies share it",
             "ottla.streams.running.purging": "a lock only: the threads of subtopologies share it",
             "ottla.streams.running.loop": "the event that tells the threads to stop",
             "ottla.streams.running.state_servers": "watches the servers and tells them of commits",

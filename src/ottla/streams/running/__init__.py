@@ -15,6 +15,7 @@ registration.py     which apps run where, in a compacted topic    progress.py   
 continuity.py       whether what an app has left behind is all there when it starts again
 troubles.py         tasks that fail in a row: when each is tried again, when the app ends
 sifting.py          finds the rows for which a Column fails
+following.py        positions of tables that are only there for queries
 purging.py          what all readers of a repartition topic have read
 hearing.py          source partitions that hold up windows until they are heard of
 settings.py         what an app's options mean for clients        explaining.py     failures as one line

@@ -29,6 +29,7 @@ from ottla.streams.planning.planner import make_plan
 from ottla.streams.running.cluster_state import ClusterStateServers, ServerOrder
 from ottla.streams.running.continuity import check_topics, check_unread, commit_starts, find_topic_ids, list_positions
 from ottla.streams.running.explaining import explain_failure
+from ottla.streams.running.following import Following, FollowingJobs
 from ottla.streams.running.hearing import Hearing
 from ottla.streams.running.idleness import Idleness
 from ottla.streams.running.internal_topics import (
@@ -159,22 +160,26 @@ class Runner:
             Hearing(plan, counts, numbers),
             self._is_owner,
             Purging(plan),
+            Following(plan),
             bool(plan.stores),
         )
         for unit in plan.subtopologies:
             tasks = TaskPlan(unit, self._options, client, numbers, counts, self._token)
-            loop = SubtopologyLoop(
-                context,
-                unit,
-                counts[unit.sources[0].topic],
-                JobRunner(self._spark, tasks),
-                Client(driver_client_settings(self._options)),
-                self.progress.subtopologies[unit.name],
-            )
+            loop = self._make_loop(context, tasks, counts[unit.sources[0].topic])
             name = f"{self._options.name}-{unit.name}"
             self._threads.append(threading.Thread(target=self._run_loop, args=(loop,), name=name, daemon=True))
         for thread in self._threads:
             thread.start()
+
+    def _make_loop(self, context: LoopContext, tasks: TaskPlan, partitions: int) -> SubtopologyLoop:
+        unit, client = tasks.subtopology, Client(driver_client_settings(self._options))
+        leader = context.following.find_leader(unit.name)
+        jobs: JobRunner | FollowingJobs
+        if leader is None:
+            jobs = JobRunner(self._spark, tasks)
+        else:
+            jobs = FollowingJobs(unit, client, context.following, leader)
+        return SubtopologyLoop(context, unit, partitions, jobs, client, self.progress.subtopologies[unit.name])
 
     def _run_loop(self, loop: SubtopologyLoop) -> None:
         try:

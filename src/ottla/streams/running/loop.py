@@ -22,6 +22,7 @@ from ottla.streams.options import FAIL, AppOptions
 from ottla.streams.planning.plan import PARCELS, SubtopologyPlan
 from ottla.streams.running.continuity import commit_added
 from ottla.streams.running.explaining import explain_failure
+from ottla.streams.running.following import Following, FollowingJobs
 from ottla.streams.running.hearing import Hearing
 from ottla.streams.running.idleness import Idleness
 from ottla.streams.running.internal_topics import purge
@@ -88,6 +89,7 @@ class LoopContext:
     is_owner: Callable[[Client], bool]
     """Whether no other copy of the app has registered since."""
     purging: Purging
+    following: Following
     has_stores: bool
     """Whether any subtopology of the app has state."""
 
@@ -98,7 +100,7 @@ class SubtopologyLoop:
         context: LoopContext,
         plan: SubtopologyPlan,
         partitions: int,
-        jobs: JobRunner,
+        jobs: JobRunner | FollowingJobs,
         client: Client,
         progress: SubtopologyProgress,
     ) -> None:
@@ -206,6 +208,8 @@ class SubtopologyLoop:
             name = store.spec.name
             self._context.state.assign(name, {task.partition: self._find_state(task, name) for task in tasks})
         self._tasks.update({task.partition: task for task in tasks})
+        for task in tasks:
+            self._context.following.note(self._plan, task.partition, task.positions)
 
     def _name(self, partition: int) -> str:
         return self._plan.transactional_id(self._context.options.name, partition)
@@ -354,6 +358,7 @@ class SubtopologyLoop:
             task.changelog_ends.update(report.changelog_ends)
             if report.has_committed:
                 task.committed_s = time.monotonic()
+            self._context.following.note(self._plan, task.partition, task.positions)
             self._end_trouble(report.partition)
             self._advance_state(task)
 
