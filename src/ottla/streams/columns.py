@@ -31,6 +31,8 @@ Step = Callable[[DataFrame], DataFrame]
 
 _STEPS: Final = frozenset({"Project", "Filter", "Generate", "LogicalRDD", "LocalRelation"})
 """Operators of Spark that work row by row."""
+_OPERATORS: Final = frozenset({"Project", "Filter", "Generate"})
+"""Those of them that are steps."""
 _CLOCKS: Final = frozenset({"CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now"})
 """Expressions of Spark that are the time at which a plan is made."""
 _HEADERS: Final = "array<struct<key: string, value: binary>>"
@@ -268,25 +270,50 @@ def hidden_columns(frame: DataFrame, changed: Mapping[str, Column] | None = None
     return [made[name].alias(name) if name in made else F.col(name) for name in names]
 
 
-def find_untouched(
-    read: Callable[[Sequence[str]], DataFrame], steps: Sequence[Step], names: Sequence[str]
-) -> list[str]:
-    """Those of the columns `names` that the steps neither read nor change: they come to the same without them.
+class Trace(NamedTuple):
+    """What steps do with the columns of the rows that they get."""
 
-    `read` makes a DataFrame of all columns but those it is given. To drop them from one DataFrame is not enough: Spark
-    gives a filter also what was there before.
-    """
-    whole = apply_steps(read([]), steps)
+    unread: list[str]
+    """Columns that no step computes anything of: they may be null."""
+    passed: list[str]
+    """Columns that come out as they were, by the same names."""
 
-    def are_untouched(left_out: Sequence[str]) -> bool:
-        try:
-            result = apply_steps(read(left_out), steps)
-        except PySparkException:
-            return False
-        return result.schema == StructType([each for each in whole.schema if each.name not in left_out])
 
+def trace(source: DataFrame, steps: Sequence[Step]) -> Trace:
+    """Follows the columns of a DataFrame through steps that work row by row. Spark gives each column a number of its
+    own, which it keeps for as long as nothing is computed of it."""
     with silence_query_loggers():
-        return [*names] if are_untouched(names) else [name for name in names if are_untouched([name])]
+        names = {each.exprId().id(): str(each.name()) for each in _list(_analyse(source).output())}
+        plan = _analyse(apply_steps(source, steps))
+        passed = [str(each.name()) for each in _list(plan.output()) if names.get(each.exprId().id()) == each.name()]
+        read: set[int] = set()
+        while plan.nodeName() in _OPERATORS:
+            read |= _find_read(plan)
+            plan = plan.child()
+    return Trace([name for number, name in names.items() if number not in read], passed)
+
+
+def _find_read(operator: Any) -> set[int]:
+    """The numbers of the columns that an operator computes something of. A projection may just pass columns on."""
+    found = _list(operator.expressions())
+    if operator.nodeName() == "Project":
+        found = [each for each in found if kind_of(each) != "AttributeReference"]
+    numbers = set()
+    for expression in found:
+        columns = expression.references().iterator()
+        while columns.hasNext():
+            numbers.add(columns.next().exprId().id())
+    return numbers
+
+
+def apply_to_fewer(source: DataFrame, steps: Sequence[Step], schema: StructType, wanted: Sequence[str]) -> DataFrame:
+    """The columns `wanted` of what steps make of rows with `schema`. Columns that the source does not have are null:
+    no step reads them."""
+    whole = [
+        F.col(quote(each.name)) if each.name in source.columns else F.lit(None).cast(each.dataType).alias(each.name)
+        for each in schema
+    ]
+    return apply_steps(source.select(*whole), steps).select(*[F.col(quote(name)) for name in wanted])
 
 
 def apply_steps(frame: DataFrame, steps: Sequence[Step]) -> DataFrame:
@@ -295,15 +322,19 @@ def apply_steps(frame: DataFrame, steps: Sequence[Step]) -> DataFrame:
     return frame
 
 
-def select_step(kept: Sequence[str], columns: Sequence[Column], *, is_table: bool) -> Step:
-    """Makes `columns` the value and keeps the columns `kept`, those of the key. A deleted row of a table has no
-    value."""
+def select_step(kept: Sequence[str], items: Sequence[Item], *, is_table: bool) -> Step:
+    """Makes `items` the value and keeps the columns `kept`, those of the key. A deleted row of a table has no value;
+    its columns are null already, but something may be computed of them that is not."""
+    columns = [each.column for each in items]
 
     def apply(frame: DataFrame) -> DataFrame:
         made = columns
         if is_table:
             names = frame.select(*columns).columns
-            made = [F.when(~F.col(DELETED), each).alias(name) for each, name in zip(columns, names, strict=True)]
+            made = [
+                F.when(~F.col(DELETED), each.column).alias(name) if each.plain_name is None else each.column
+                for each, name in zip(items, names, strict=True)
+            ]
         return frame.select(*[F.col(quote(name)) for name in kept], *made, *hidden_columns(frame))
 
     return apply

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from ottla.streams.calls import check_function, operator
 from ottla.streams.columns import (
     Expression,
+    Item,
     Schema,
     Step,
     check_names,
@@ -214,16 +215,16 @@ class Relation:
 
     def _add_select(self, label: str, columns: Sequence[Expression], value: Sequence[str] | None = None) -> Self:
         """Keeps the key and these columns. They make the value, unless `value` names other columns for that."""
-        made: list[Column] = []
+        made: list[Item] = []
         named: list[str] = []
         for given in columns:
             item = to_item(label, given)
             names = list(self._value) if item.plain_name == "*" else [item.plain_name]
             named += [name for name in names if name in self.node.key]
             if item.plain_name == "*":
-                made += [F.col(quote(name)) for name in self._value if name not in self.node.key]
+                made += [Item(F.col(quote(name)), name) for name in self._value if name not in self.node.key]
             elif item.plain_name not in self.node.key:
-                made.append(item.column)
+                made.append(item)
         step = select_step(self.node.key, made, is_table=self.node.is_table)
         selected = self._add_step(label, step, value)
         return selected if value is not None else self._with(selected.node, [*named, *selected._others()])

@@ -7,11 +7,22 @@ import pyarrow as pa
 import pytest
 
 from ottla.streams import App, Context, Processor, TopologyError
-from ottla.streams.graph import ColumnStep, FunctionStep, Merge, Output, Process, Rekey, Repartition, Sink, ToStream
+from ottla.streams.graph import (
+    ColumnStep,
+    FunctionStep,
+    Merge,
+    Output,
+    Process,
+    Rekey,
+    Repartition,
+    Sink,
+    ToStream,
+    walk,
+)
 from ottla.streams.rows import DELETED, HEADERS, OFFSET, ORDER, TIMESTAMP, TOPIC, stream_schema, table_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from ottla.streams import Stream, Table
     from ottla.streams.relation import Relation
@@ -71,26 +82,53 @@ def test_a_select_keeps_the_key_and_our_columns(app: App, orders: "Stream") -> N
     ]
 
 
-def test_our_columns_go_through_spark_only_if_a_step_needs_them(app: App, orders: "Stream") -> None:
+def trace_steps(app: App, *relations: "Relation") -> tuple[set[str], set[str]]:
+    """The columns, ours among them, that the steps read, and those that they do not pass on."""
+    from ottla.streams.columns import trace
+
+    nodes = [each.node for each in relations]
+    before = nodes[0].inputs[0]
+    schema = table_schema(before.columns, before.key) if before.is_table else stream_schema(before.columns)
+    names, frame = {*schema.names}, app.spark.createDataFrame(schema.empty_table())
+    found = trace(frame, [node.apply for node in nodes if isinstance(node, ColumnStep)])
+    return names.difference(found.unread), names.difference(found.passed)
+
+
+def test_columns_go_to_spark_if_a_step_reads_them_and_come_back_if_one_makes_them(app: App, orders: "Stream") -> None:
     from pyspark.sql import functions as F
 
-    from ottla.streams.columns import find_untouched
-
-    ours = [TIMESTAMP, HEADERS, TOPIC, OFFSET]
-    schema = stream_schema(orders.node.columns)
-
-    def read(left_out: Sequence[str]) -> "DataFrame":
-        return app.spark.createDataFrame(schema.empty_table().drop_columns([*left_out]))
-
-    def find(*relations: "Relation") -> list[str]:
-        nodes = [each.node for each in relations]
-        return find_untouched(read, [node.apply for node in nodes if isinstance(node, ColumnStep)], ours)
-
     kept = orders.filter("amount > 3")
-    assert find(kept, kept.select(F.explode("tags").alias("tag"))) == ours
-    assert find(orders.with_headers({"from": "shop"})) == [TIMESTAMP, TOPIC, OFFSET]
-    assert find(kept, kept.with_timestamp("cast(amount as long)")) == [HEADERS, TOPIC, OFFSET]
-    assert find(orders.filter(F.col(OFFSET) > 3)) == [TIMESTAMP, HEADERS, TOPIC]
+    assert trace_steps(app, kept) == ({"amount"}, set())
+    exploded = kept.select("shop", F.explode("tags").alias("tag"))
+    assert trace_steps(app, kept, exploded) == ({"amount", "tags"}, {"amount", "tags"})
+    assert trace_steps(app, orders.with_headers({"from": "shop"})) == ({"shop", HEADERS}, {HEADERS})
+    timed = kept.with_timestamp("cast(amount as long)")
+    assert trace_steps(app, kept, timed) == ({"amount", TIMESTAMP}, {TIMESTAMP})
+    assert trace_steps(app, orders.filter(F.col(OFFSET) > 3)) == ({OFFSET}, set())
+    swapped = orders.select(F.col("key").alias("shop"), "amount")
+    assert trace_steps(app, swapped) == ({"key"}, {"shop", "tags"})
+
+
+def test_columns_of_a_table_that_nothing_is_computed_of_do_not_go_to_spark(app: App) -> None:
+    from pyspark.sql import functions as F
+
+    table = app.table("newest", key="string", value="shop string, amount double")
+    added = table.with_columns(letter=F.substring("key", 1, 1))
+    assert trace_steps(app, added) == ({"key", DELETED}, set())
+    assert trace_steps(app, added, added.select("shop", "letter")) == ({"key", DELETED}, {"amount"})
+
+
+def test_steps_make_the_same_without_the_columns_that_they_do_not_read(app: App, orders: "Stream") -> None:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from ottla.streams.columns import apply_to_fewer
+
+    kept = orders.filter("amount > 3").with_columns(twice="amount * 2")
+    steps = [node.apply for node in walk([kept.node]) if isinstance(node, ColumnStep)]
+    rows = pa.table({"amount": [2.0, 5.0], ORDER: [0, 1]})
+    schema = from_arrow_schema(stream_schema(orders.node.columns))
+    found = apply_to_fewer(app.spark.createDataFrame(rows), steps, schema, ["twice", ORDER])
+    assert found.toArrow().to_pylist() == [{"twice": 10.0, ORDER: 1}]
 
 
 def test_a_star_stands_for_the_columns_of_the_value(orders: "Stream") -> None:

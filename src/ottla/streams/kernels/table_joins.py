@@ -9,6 +9,9 @@ outer   every change; a tombstone if both sides are gone
 
 A tombstone for a key that neither had a value before nor has one on the other side brings nothing. As in Kafka Streams,
 a tombstone for a missing key comes out as a tombstone if the other side has the key.
+
+With `only_newest` one change for each key and batch comes out, as with the cache of Kafka Streams. The last change of
+each side is enough for that: the result follows from the values that both sides have in the end.
 """
 
 from collections.abc import Sequence
@@ -20,7 +23,14 @@ import pyarrow as pa
 from ottla.streams.kernels.grouping import Numbers
 from ottla.streams.kernels.joining import JoinShape, Taken, rank_rows, take_hidden, take_keys
 from ottla.streams.kernels.kernel import KernelContext, StoreSpec
-from ottla.streams.kernels.versions import NONE, TableVersions, make_struct, number_array, table_codec
+from ottla.streams.kernels.versions import (
+    NONE,
+    TableVersions,
+    keep_newest,
+    make_struct,
+    number_array,
+    table_codec,
+)
 from ottla.streams.rows import TIMESTAMP, table_schema
 from ottla.streams.state.keys import encode_keys
 
@@ -39,6 +49,21 @@ class _Results(NamedTuple):
     old_right: Numbers
 
 
+def _join_changes(results: _Results, keys: Sequence[bytes | None]) -> _Results:
+    """One result for each key: the last one, with the versions before the first one. `keys` are those of the causes."""
+    first: dict[bytes | None, int] = {}
+    last: dict[bytes | None, int] = {}
+    for number, cause in enumerate(results.causes.tolist()):
+        first.setdefault(keys[cause], number)
+        last[keys[cause]] = number
+    if len(last) == len(results.causes):
+        return results
+    pairs = sorted((number, first[key]) for key, number in last.items())
+    newest, oldest = (np.array(each, np.int64) for each in zip(*pairs, strict=True))
+    found = _Results(*(column[newest] for column in results))
+    return found._replace(old_left=results.old_left[oldest], old_right=results.old_right[oldest])
+
+
 class TableJoinKernel:
     """Inputs: changes of the left and of the right table. They need no `_old`.
     Output: changes, with `_old` if asked for.
@@ -49,7 +74,15 @@ class TableJoinKernel:
 
     stores: Sequence[StoreSpec] = ()
 
-    def __init__(self, shape: JoinShape, left_store: str, right_store: str, *, with_old: bool = True) -> None:
+    def __init__(
+        self,
+        shape: JoinShape,
+        left_store: str,
+        right_store: str,
+        *,
+        with_old: bool = True,
+        only_newest: bool = False,
+    ) -> None:
         if shape.how not in ("inner", "left", "outer"):
             raise ValueError(f"unknown kind of join {shape.how!r}")
         self._shape = shape
@@ -57,11 +90,15 @@ class TableJoinKernel:
         self._sides = (shape.left, shape.right)
         self._codecs = tuple(table_codec(side.columns, side.key) for side in self._sides)
         self._with_old = with_old
+        self.only_newest = only_newest
 
     def process(self, inputs: Sequence[pa.Table], context: KernelContext) -> Sequence[pa.Table]:
         if not any(rows.num_rows for rows in inputs):
             return [table_schema(self._shape.columns, self._shape.key, with_old=self._with_old).empty_table()]
+        keys: list[Sequence[bytes | None]]
         keys = [encode_keys(rows, side.key) for rows, side in zip(inputs, self._sides, strict=True)]
+        if self.only_newest:
+            inputs, keys = map(list, zip(*map(keep_newest, inputs, keys), strict=True))
         stores = [context.store(name) for name in self._store_names]
         places = rank_rows(inputs)
         left, right = (
@@ -75,6 +112,8 @@ class TableJoinKernel:
         parts[1] = parts[1]._replace(causes=parts[1].causes + inputs[0].num_rows)
         order = np.argsort(np.concatenate([part.places for part in parts]))
         results = _Results(*(np.concatenate(column)[order] for column in zip(*parts, strict=True)))
+        if self.only_newest:
+            results = _join_changes(results, [*keys[0], *keys[1]])
         return [self._make_changes(inputs, left.values, right.values, results)]
 
     def _join(

@@ -15,6 +15,7 @@ from ottla.streams.kernels.versions import (
     NONE,
     TableVersions,
     is_deleted,
+    keep_newest,
     make_struct,
     number_array,
     table_codec,
@@ -30,14 +31,22 @@ class _TableKernel:
     """Input: rows of a stream, where a row without values deletes, or changes of a table (`_deleted`).
     Output: changes, with `_old` if asked for.
 
-    A step that does not need the old value reads no state.
+    A step that does not need the old value reads no state. With `only_newest` one change for each key and batch comes
+    out, as with the cache of Kafka Streams.
     """
 
     _is_source = False
     _only_needed_tombstones = False
 
     def __init__(
-        self, label: str, store: str, columns: pa.Schema, key: Sequence[str], *, with_old: bool = True
+        self,
+        label: str,
+        store: str,
+        columns: pa.Schema,
+        key: Sequence[str],
+        *,
+        with_old: bool = True,
+        only_newest: bool = False,
     ) -> None:
         self.stores: Sequence[StoreSpec] = (StoreSpec(store, is_source=self._is_source),)
         self._label = label
@@ -46,9 +55,13 @@ class _TableKernel:
         self._codec = table_codec(columns, self._key)
         self._fields = value_fields(columns, self._key)
         self._with_old = with_old
+        self.only_newest = only_newest
 
     def process(self, inputs: Sequence[pa.Table], context: KernelContext) -> Sequence[pa.Table]:
-        rows = self._clean(inputs[0], context)
+        rows = inputs[0]
+        if self.only_newest:
+            rows, _ = keep_newest(rows, encode_keys(rows, self._key))
+        rows = self._clean(rows, context)
         if not rows.num_rows:
             return [table_schema(self._columns, self._key, with_old=self._with_old).empty_table()]
         if self._with_old or self._only_needed_tombstones:

@@ -89,6 +89,16 @@ class TableVersions:
         return np.where(numbers < 0, NONE, self._stored[numbers]) if len(self._stored) else numbers
 
 
+def keep_newest(rows: pa.Table, keys: Sequence[bytes | None]) -> tuple[pa.Table, Sequence[bytes | None]]:
+    """The last row of each key, and all rows without a key, with their keys."""
+    last = {key: row for row, key in enumerate(keys)}
+    without_key = [row for row, key in enumerate(keys) if key is None] if last.pop(None, None) is not None else []
+    if len(last) + len(without_key) == len(keys):
+        return rows, keys
+    kept = sorted([*last.values(), *without_key])
+    return rows.take(number_array(kept)), [keys[row] for row in kept]
+
+
 def is_deleted(rows: pa.Table, value_names: Sequence[str]) -> pa.ChunkedArray:
     """Which rows delete their key: those that say so. Rows of a stream do if all of their value columns are null."""
     return rows.column(DELETED) if DELETED in rows.column_names else is_null_value(rows, value_names)

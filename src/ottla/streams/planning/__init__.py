@@ -6,6 +6,7 @@ building.py        puts subtopologies together: sources, steps, exchanges
 drafts.py          subtopologies while they are being made
 partitioning.py    by which columns rows are spread over partitions
 naming.py          names that stay when steps without state come and go
+needs.py           which changes and columns of a node its readers need
 steps.py           nodes to kernels and stores
 origins.py         the source topics that a subtopology hears of, also through exchanges
 description.py     a plan as text

@@ -94,6 +94,16 @@ class Draft:
         self.stores |= other.stores
         other.joined_to = self
 
+    def _is_newest_enough(self) -> bool:
+        """Whether all readers of the only source's rows take the newest one of each key, and Spark comes before."""
+        if not self.columns:
+            return False
+        ((source, place),) = self.sources
+        readers = [step for step in self.steps if place in step.inputs]
+        is_sent = any(sink.input is place for sink in self.sinks)
+        are_collectors = all(getattr(step.kernel, "only_newest", False) for step in readers)
+        return source.is_table and bool(readers) and are_collectors and not is_sent
+
     def finish(self, name: str, group: str, told: set[str]) -> SubtopologyPlan:
         """The plan, with numbers. `told` has the repartition topics whose readers must hear of times."""
         numbers: dict[int, int] = {}
@@ -118,6 +128,7 @@ class Draft:
             stores=tuple(self.stores.values()),
             group=group,
             closes_windows=self.needs_time,
+            only_newest=self._is_newest_enough(),
         )
 
 

@@ -117,6 +117,8 @@ class SubtopologyPlan:
     """The consumer group of its offsets: the name of the app, unless another subtopology reads the same topic."""
     closes_windows: bool = False
     """Some step waits until the sources have passed a time."""
+    only_newest: bool = False
+    """The steps take no notice of a row if a later row of the same batch has its key."""
     column_labels: tuple[str, ...] = ()
     """The labels of `column_steps`, for messages."""
 

@@ -23,6 +23,7 @@ from ottla.streams.kernels.joining import JoinShape
 from ottla.streams.planning import naming, steps
 from ottla.streams.planning.building import Builder, topics_of
 from ottla.streams.planning.drafts import DraftSink, Place
+from ottla.streams.planning.needs import Needs
 from ottla.streams.planning.partitioning import Partitioning
 from ottla.streams.planning.plan import RECORDS, AppPlan, SinkPlan, SourcePlan
 from ottla.streams.planning.steps import Made, RowForm
@@ -50,6 +51,7 @@ class _Planner:
         self._partitioning = Partitioning()
         self._places: dict[int, list[Place]] = {}
         self._need_old = _find_tables_with_old(nodes)
+        self._needs = Needs(nodes)
         self._further_outputs: dict[int, dict[str, Place]] = {}
         """Of processors, by the id of their node and by name."""
         self._tables: dict[int, tuple[Place, str]] = {}
@@ -125,13 +127,14 @@ class _Planner:
 
     def _add_column_step(self, node: graph.ColumnStep) -> list[Place]:
         before = self._places[id(node.inputs[0])]
+        step = self._needs.narrow(node)
         fronts = [place.origin for place in before if place.origin is not None]
-        places = [self._builder.begin(source, (*columns, node)) for source, columns in fronts]
+        places = [self._builder.begin(source, (*columns, step)) for source, columns in fronts]
         inside = [place for place in before if place.origin is None]
         if inside:
             topic = self._builder.name_rows_topic(self._names_below.get(id(node), node.label))
             source = self._builder.send(inside, node.inputs[0], topic, partition_by=None)
-            places.append(self._builder.begin(source, (node,)))
+            places.append(self._builder.begin(source, (step,)))
         return places
 
     def _add_function(self, node: graph.FunctionStep) -> list[Place]:
@@ -169,7 +172,8 @@ class _Planner:
         places = self._places[id(source)]
         if source.is_table:
             table = source.inputs[0] if isinstance(source, graph.Rekey) else source
-            places = [self._changes(table, f"{node.name}-source")]
+            is_newest_enough = isinstance(node.aggregation, tuple)
+            places = [self._changes(table, f"{node.name}-source", is_newest_enough=is_newest_enough)]
         partial = steps.make_partial(node)
         is_gathered = self._is_gathered(source)
         if partial is not None:
@@ -207,7 +211,13 @@ class _Planner:
 
     def _add_table_join(self, node: graph.TableJoin) -> list[Place]:
         (left, left_store), (right, right_store) = self._bring_together(node)
-        made = steps.make_table_join(node, left_store, right_store, with_old=id(node) in self._need_old)
+        made = steps.make_table_join(
+            node,
+            left_store,
+            right_store,
+            with_old=id(node) in self._need_old,
+            only_newest=self._needs.is_newest_enough(node),
+        )
         return self._builder.run(node, made, [left, right])
 
     def _add_foreign_key_join(self, node: graph.ForeignKeyJoin) -> list[Place]:
@@ -313,20 +323,23 @@ class _Planner:
             store = node.name or name
             self._builder.keep(node, steps.make_source_store(node, store), place)
         else:
-            store = name
-            made = steps.make_derived_table(self._app, node, store, with_old=id(node) in self._need_old)
+            store, with_old = name, id(node) in self._need_old
+            only_newest = with_old and self._needs.is_newest_of_store_enough(node)
+            rows = self._needs.narrow(node) if isinstance(node, graph.ColumnStep) else node
+            made = steps.make_derived_table(self._app, rows, store, with_old=with_old, only_newest=only_newest)
             (place,) = self._builder.run(node, made, [place])
         self._tables[id(node)] = place, store
         return place, store
 
-    def _changes(self, node: Node, name: str) -> Place:
-        """The changes of a table with its old values."""
+    def _changes(self, node: Node, name: str, *, is_newest_enough: bool) -> Place:
+        """The changes of a table with its old values, or the newest ones of each key and batch."""
         if isinstance(node, graph.Aggregate | graph.ToTable | graph.TableJoin | graph.ForeignKeyJoin):
             (place,) = self._places[id(node)]
             return place
         place, store = self._table(node, name)
         if isinstance(node, graph.Source):
-            (place,) = self._builder.run(node, steps.make_source_table(node, store), [place])
+            made = steps.make_source_table(node, store, only_newest=is_newest_enough)
+            (place,) = self._builder.run(node, made, [place])
         return place
 
 

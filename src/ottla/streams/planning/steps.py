@@ -75,14 +75,14 @@ def make_source_store(node: graph.Source, name: str) -> StorePlan:
     return replace(store, key_format=node.key_format, value_format=node.value_format, time=node.time)
 
 
-def make_source_table(node: graph.Source, name: str) -> Made:
+def make_source_table(node: graph.Source, name: str, *, only_newest: bool = False) -> Made:
     """The changes of a table's topic with old values, which are in its store."""
-    return Made(SourceTableKernel(node.label, name, node.columns, node.key))
+    return Made(SourceTableKernel(node.label, name, node.columns, node.key, only_newest=only_newest))
 
 
-def make_derived_table(app: str, node: Node, name: str, *, with_old: bool = False) -> Made:
+def make_derived_table(app: str, node: Node, name: str, *, with_old: bool = False, only_newest: bool = False) -> Made:
     """A store for a table that has none."""
-    kernel = DerivedTableKernel(node.label, name, node.columns, node.key, with_old=with_old)
+    kernel = DerivedTableKernel(node.label, name, node.columns, node.key, with_old=with_old, only_newest=only_newest)
     return Made(kernel, (_table_store(node, kernel.stores[0], changelog_of(app, name)),))
 
 
@@ -199,8 +199,11 @@ def make_stream_table_join(node: graph.StreamTableJoin, store: str) -> Made:
     return Made(StreamTableJoinKernel(node.label, JoinShape.of(node), store))
 
 
-def make_table_join(node: graph.TableJoin, left_store: str, right_store: str, *, with_old: bool) -> Made:
-    return Made(TableJoinKernel(JoinShape.of(node), left_store, right_store, with_old=with_old))
+def make_table_join(
+    node: graph.TableJoin, left_store: str, right_store: str, *, with_old: bool, only_newest: bool = False
+) -> Made:
+    shape = JoinShape.of(node)
+    return Made(TableJoinKernel(shape, left_store, right_store, with_old=with_old, only_newest=only_newest))
 
 
 def make_subscribe(node: graph.ForeignKeyJoin) -> Made:

@@ -1,9 +1,9 @@
 """What the first Python worker of a Spark task tells the second one besides rows: a file for each attempt of a task.
 
 Between the two, Spark computes the user's Columns, which may drop every row and know nothing of positions and bad
-records. Of our own columns (`_offset`, `_headers` and so on) most steps read none: they go this way too, because Spark
-takes much longer to pass on a column than the steps themselves take. Both workers are on the same machine, and the
-second one has read all rows of the first before it looks.
+records. Columns that the steps do not change, most of our own (`_offset`, `_headers` and so on) among them, go this way
+too, because Spark takes much longer to pass on a column than the steps themselves take. Both workers are on the same
+machine, and the second one has read all rows of the first before it looks.
 
 Spark removes the directory of the files when it ends, unless it is killed. The directory's name has the process of the
 executor, so the next run of the app finds the directories that nobody uses any more. It has not the
@@ -36,9 +36,11 @@ class Handover:
     bad: pa.Table = field(default_factory=lambda: pa.table({}))
     source_times: Mapping[int, int] = field(default_factory=dict)
     kept: pa.Table = field(default_factory=lambda: pa.table({}))
-    """The place (`ORDER`) of each row that was read, and the columns that do not go through Spark."""
+    """The place (`ORDER`) of each row that was read, and the columns that do not come through Spark."""
     failed: pa.Table = field(default_factory=lambda: pa.table({}))
     """Rows that are not among those for Spark because it fails for them."""
+    row_count: int = 0
+    """How many rows were read, those included that do not matter any more."""
     failure: Failure | None = None
 
 
@@ -59,6 +61,7 @@ def send_handover(place: str, handover: Handover) -> None:
         handover.positions,
         list(handover.source_times.items()),
         None if failure is None else [failure.kind, failure.message],
+        handover.row_count,
     ]
     bad = handover.bad.replace_schema_metadata({_FACTS: json.dumps(facts).encode()})
     directory = Path(place).parent
@@ -96,12 +99,13 @@ def receive_handover(place: str) -> Handover:
     with pa.memory_map(place, "rb") as file:
         bad, kept, failed = (pa.ipc.open_stream(file).read_all() for _ in range(3))
     os.unlink(place)
-    positions, times, failure = json.loads(bad.schema.metadata[_FACTS])
+    positions, times, failure, row_count = json.loads(bad.schema.metadata[_FACTS])
     return Handover(
         [Position(*each) for each in positions],
         bad.replace_schema_metadata(None),
         dict(times),
         kept,
         failed,
+        row_count,
         None if failure is None else Failure(*failure),
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ottla.spark.jobs import REPORT, Jobs
-from ottla.streams.rows import DELETED, ORDER, RESERVED
+from ottla.streams.rows import ORDER
 from ottla.streams.running.tasks import TaskPlan, process_rows, read_source, run_task, schema_of
 from ottla.streams.running.work import Order, Report, order_fields, to_report
 
@@ -22,8 +22,9 @@ class JobRunner:
     def __init__(self, spark: "SparkSession", plan: TaskPlan) -> None:
         self._column_steps: Sequence[Callable[[DataFrame], DataFrame]] = plan.subtopology.column_steps
         self._plan = replace(plan, subtopology=replace(plan.subtopology, column_steps=()))
-        self._aside: Sequence[str] | None = None
-        """Columns of ours that no Column step needs, once it is known. They do not go through Spark."""
+        self._trace: tuple[Sequence[str], Sequence[str]] | None = None
+        """Columns that no Column step reads, and those that come out of them as they were, once both are known. The
+        first do not go to Spark, the second do not come back from there."""
         self._jobs = Jobs(spark, self._add_steps)
 
     def run(self, orders: Sequence[Order]) -> list[Report]:
@@ -35,16 +36,23 @@ class JobRunner:
             return frame.mapInArrow(partial(run_task, self._plan), REPORT)
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        from ottla.streams.columns import apply_steps, find_untouched
+        from ottla.streams.columns import apply_to_fewer, trace
 
+        after = self._plan.subtopology.columns_after
+        assert after is not None
         schema = schema_of(self._plan.subtopology.sources[0])
 
-        def read(aside: Sequence[str]) -> "DataFrame":
-            rows = pa.schema([each for each in schema if each.name not in aside])
-            return frame.mapInArrow(partial(read_source, self._plan, aside), from_arrow_schema(rows))
+        def read(unread: Sequence[str], passed: Sequence[str]) -> "DataFrame":
+            rows = pa.schema([each for each in schema if each.name not in unread])
+            return frame.mapInArrow(partial(read_source, self._plan, unread, passed), from_arrow_schema(rows))
 
-        if self._aside is None:
-            ours = [name for name in schema.names if name in RESERVED and name not in (ORDER, DELETED)]
-            self._aside = find_untouched(read, self._column_steps, ours)
-        computed = apply_steps(read(self._aside), self._column_steps)
+        if self._trace is None:
+            found = trace(read([], []), self._column_steps)
+            self._trace = (
+                [name for name in found.unread if name != ORDER],
+                [name for name in found.passed if name in after.names and name != ORDER],
+            )
+        unread, passed = self._trace
+        wanted = [name for name in after.names if name not in passed]
+        computed = apply_to_fewer(read(unread, passed), self._column_steps, from_arrow_schema(schema), wanted)
         return computed.mapInArrow(partial(process_rows, self._plan), REPORT)

@@ -20,7 +20,8 @@ from ottla.client.client import READ_COMMITTED, Client
 from ottla.client.fetching import fetch
 from ottla.pipeline.decoding import COLUMNS, arrow_schema, decode
 from ottla.spark.jobs import get_task_context, take_order, to_report
-from ottla.streams.options import AppOptions
+from ottla.streams.kernels.versions import keep_newest
+from ottla.streams.options import FAIL, AppOptions
 from ottla.streams.planning.plan import PARCELS, SourcePlan, SubtopologyPlan
 from ottla.streams.rows import OFFSET, ORDER, TIMESTAMP
 from ottla.streams.running.explaining import explain_failure
@@ -28,6 +29,7 @@ from ottla.streams.running.handover import Handover, make_handover_path, receive
 from ottla.streams.running.sifting import ROW_COUNT, put_aside, sift_rows
 from ottla.streams.running.transactions import BatchInput, commit_batch, write_batch
 from ottla.streams.running.work import Order, Position, Report, SourceRange, report_fields, to_order
+from ottla.streams.state.keys import encode_keys
 from ottla.streams.tasks.ordering import Places, hold_back, merge_order
 from ottla.streams.tasks.reading import SourceRows, read_rows, schema_of
 
@@ -60,9 +62,11 @@ def run_task(plan: TaskPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
         yield _to_row(_run(plan, order))
 
 
-def read_source(plan: TaskPlan, aside: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of the subtopology's only source, for Spark to compute columns of. The columns `aside` of the rows do
-    not go through Spark."""
+def read_source(
+    plan: TaskPlan, unread: Sequence[str], passed: Sequence[str], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the subtopology's only source, for Spark to compute columns of. The columns `unread` do not go to
+    Spark, and the columns `passed` do not come back from there."""
     for _ in batches:
         pass
     order = _take_order()
@@ -71,15 +75,16 @@ def read_source(plan: TaskPlan, aside: Sequence[str], batches: Iterable[pa.Recor
     place = _place_of_handover(plan)
     try:
         found, positions = _read_sources(plan, order)
-        rows, failed = sift_rows(found[0].rows, order.sifting)
+        (read,) = found
+        whole = _drop_superseded(plan, read.rows)
+        rows, failed = sift_rows(whole, order.sifting)
     except Exception as error:
         plan.client.close()
         send_handover(place, Handover(failure=explain_failure(error)))
         return
-    (read,) = found
-    kept = read.rows.select([ORDER, *aside])
-    send_handover(place, Handover(positions, read.bad, read.source_times, kept, failed))
-    yield from rows.drop_columns([*aside]).to_batches()
+    kept = whole.select([ORDER, *passed])
+    send_handover(place, Handover(positions, read.bad, read.source_times, kept, failed, read.rows.num_rows))
+    yield from rows.drop_columns([*unread]).to_batches()
 
 
 def process_rows(plan: TaskPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -115,10 +120,18 @@ def _process(plan: TaskPlan, order: Order, batches: Sequence[pa.RecordBatch]) ->
         rows = add_columns(pa.Table.from_batches(batches), read.kept, schema) if batches else schema.empty_table()
         reasons = [] if order.sifting is None else [reason for _, reason in sorted(order.sifting.failed)]
         failed = put_aside(plan.subtopology, plan.options.on_error, read.failed, reasons)
-        batch = BatchInput([rows], [read.bad], read.source_times, read.positions, read.kept.num_rows, failed)
+        batch = BatchInput([rows], [read.bad], read.source_times, read.positions, read.row_count, failed)
         return write_batch(plan, order, batch)
     except Exception as error:
         return _give_up(plan, order, error)
+
+
+def _drop_superseded(plan: TaskPlan, rows: pa.Table) -> pa.Table:
+    """The rows without those that do not matter. If rows may fail and be left out, the one before matters again."""
+    unit = plan.subtopology
+    if not unit.only_newest or plan.options.on_error != FAIL:
+        return rows
+    return keep_newest(rows, encode_keys(rows, unit.sources[0].key))[0]
 
 
 def add_columns(rows: pa.Table, kept: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -64,6 +64,29 @@ def test_changes_are_those_of_the_model_for_every_cut(kind: Any, seed: int) -> N
         assert simplify(found) == model(events, drops_needless=kind is DerivedTableKernel)
 
 
+@pytest.mark.parametrize("kind", [SourceTableKernel, DerivedTableKernel])
+def test_the_newest_changes_alone_end_the_same(kind: Any, seed: int) -> None:
+    """Each change of a key begins where the one before has ended, and a batch has one for each key."""
+    random = Random(seed)
+    for _ in range(20):
+        events, dropped = random_events(random), 0
+        kernel = kind("table-1", "store", COLUMNS, ["key"], only_newest=True)
+        state, ends = State(), dict[str, Any]()
+        for start, end in cut(random, len(events)):
+            rows = make_rows(COLUMNS, events[start:end], first_order=start, is_table=True)
+            found, (context,) = run_alone(kernel, [[rows]], state)
+            dropped += context.dropped["table-1", "null key"]
+            assert len({row["key"] for row in found}) == len(found)
+            for key, new, old in simplify(found):
+                assert ends.get(key) == old
+                ends[key] = new
+            if kind is SourceTableKernel:
+                state.index("store", rows, COLUMNS, ["key"])
+        expected = {key: new for key, new, _ in model(events)}
+        assert {key: new for key, new in ends.items() if new} == {key: new for key, new in expected.items() if new}
+        assert dropped == sum(event["key"] is None for event in events)
+
+
 def test_a_stream_becomes_a_table() -> None:
     # A row without values deletes its key, and a row without a key is dropped and counted.
     events: list[Event] = [
