@@ -29,6 +29,7 @@ from benchmarks.security.loads import (
     measure_logins,
     measure_noise,
     measure_tls,
+    measure_tls_logins,
     prepare_topic,
     send_requests_together,
 )
@@ -49,6 +50,7 @@ class Workload:
 WORKLOADS = (
     Workload("tls", measure_tls),
     Workload("logins", measure_logins),
+    Workload("tls-logins", measure_tls_logins),
     Workload("noise", measure_noise),
     Workload("flood", measure_floods),
 )

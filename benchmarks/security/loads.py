@@ -1,13 +1,14 @@
 """What is measured of a broker with security: each function returns the values of its rows."""
 
 import socket
-import statistics
 import struct
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from statistics import median, quantiles
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
@@ -16,7 +17,7 @@ from benchmarks.loads.topics import create_topic
 from benchmarks.peers.broker_process import HOST
 from benchmarks.report import Row
 from benchmarks.security.brokers import PASSWORD, USER, AnyBroker
-from benchmarks.security.floods import FLOODS, flooding
+from benchmarks.security.floods import FLOODS, flooding, trust_anybody
 from ottla.wire import frames
 from ottla.wire.message import Message
 from ottla.wire.messages.alter_client_quotas import (
@@ -25,6 +26,7 @@ from ottla.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequestEntryData,
     OpData,
 )
+from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -32,6 +34,8 @@ from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 
 VALUE_BYTES = 1000
 NOISY_RATE = 2_000_000
+CLIENTS = 20
+SMALL_BYTES = 10_000
 TOGETHER = 20
 TOPIC_RESOURCE, LITERAL, ALLOW, READ, DESCRIBE = 2, 3, 3, 3, 8
 Values = dict[Row, float]
@@ -146,6 +150,29 @@ def measure_logins(broker: AnyBroker, size: Size) -> Values:
     }
 
 
+def measure_tls_logins(broker: AnyBroker, size: Size) -> Values:
+    """Clients of TLS that connect, ask for API versions and leave, many at a time."""
+    context = trust_anybody()
+    asked = ApiVersionsRequest(client_software_name="benchmark", client_software_version="1")
+    request = frames.encode_request(asked, 3, 1, "login")
+
+    def log_in(_: int) -> None:
+        with context.wrap_socket(socket.create_connection((HOST, broker.secured.ssl_port), 30)) as client:
+            client.sendall(request)
+            if not client.recv(SMALL_BYTES):
+                raise Failure("the broker closed the connection")
+
+    began, used = time.perf_counter(), broker.usage().cpu_seconds
+    with ThreadPoolExecutor(CLIENTS) as clients:
+        for _ in clients.map(log_in, range(size.logins)):
+            pass
+    seconds, cpu = time.perf_counter() - began, broker.usage().cpu_seconds - used
+    return {
+        Row(f"TLS logins, {CLIENTS} at a time", "per s", more_is_better=True): size.logins / seconds,
+        Row("TLS login: CPU", "ms", more_is_better=False): cpu / size.logins * 1000,
+    }
+
+
 def measure_requests(broker: AnyBroker, seconds: float, caller: Caller, topic: str) -> list[float]:
     """Milliseconds of small requests, one in flight: ListOffsets, which is authorized for its topic."""
     asked = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(timestamp=-1)])
@@ -200,7 +227,7 @@ def prepare_topic(broker: AnyBroker, name: str) -> str:
 
 def find_late(taken: list[float]) -> float:
     """The 99th percentile."""
-    return statistics.quantiles(taken, n=100)[98]
+    return quantiles(taken, n=100)[98]
 
 
 def set_quota(broker: AnyBroker, client_id: str, rate: float | None) -> None:
@@ -270,15 +297,18 @@ def measure_floods(broker: AnyBroker, size: Size) -> Values:
     caller = Caller(broker.secured.plain_port)
     values: Values = {}
     for name, (flood, port) in FLOODS.items():
-        alone = statistics.median(measure_requests(broker, size.seconds, caller, topic))
+        alone = measure_requests(broker, size.seconds, caller, topic)
         with flooding(flood, getattr(broker.secured, port)) as count:
             before, began = count.value, time.perf_counter()
-            beside = statistics.median(measure_requests(broker, size.seconds, caller, topic))
+            beside = measure_requests(broker, size.seconds, caller, topic)
             rate = (count.value - before) / (time.perf_counter() - began)
         shown = f"small request beside a flood of {name}"
         values |= {
-            Row(f"{shown}, median", "ms", more_is_better=False): beside,
-            Row(f"{shown}, in times of the median without", "x", more_is_better=False): beside / alone,
+            Row(f"{shown}, median", "ms", more_is_better=False): median(beside),
+            Row(f"{shown}, in times of the median without", "x", more_is_better=False): median(beside) / median(alone),
+            Row(f"{shown}, p99", "ms", more_is_better=False): find_late(beside),
+            Row(f"{shown}, in times of the p99 without", "x", more_is_better=False): find_late(beside)
+            / find_late(alone),
             Row(f"flood of {name}", "per s", more_is_better=True): rate,
         }
     caller.close()

@@ -27,6 +27,7 @@ def build_server_context(config: BrokerConfig, prefix: str, client_auth: str) ->
     ConfigError names a setting, beginning with `prefix`.
     """
     context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
+    context.num_tickets = 1  # to resume a session with, as Java gives; OpenSSL would make two for each connection
     _limit(context, config, prefix)
     keys = read_key_store(config, prefix)
     if keys is None:
