@@ -37,6 +37,7 @@ class Handshakes:
         self.traffic = traffic
         self.offload = offload
         self.turns = Turns(traffic.loop)
+        self.tls_protocol = find_tls_protocol(traffic.loop)
         self.time_s = time_s
         self.failed = 0
         self._limit = limit
@@ -81,7 +82,7 @@ class Handshake(asyncio.BaseProtocol):
     async def finish(self, protocol: asyncio.BaseProtocol, context: ssl.SSLContext) -> None:
         """Let the client in. OSError if it does not come through."""
         done = self._loop.create_future()
-        self._tls = find_tls_protocol(self._loop)(
+        self._tls = self._handshakes.tls_protocol(
             self._loop,
             protocol,
             context,
