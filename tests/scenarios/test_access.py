@@ -1,6 +1,8 @@
 """Access control on a running broker: rights of every kind, revocation, what the audit log says."""
 
+import asyncio
 import logging
+import queue
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 from ottla.config import BrokerConfig, ConfigError
 from ottla.coordinators.groups.consumer_protocol import read_assignment
 from ottla.errors import ErrorCode
+from ottla.handlers import fetch as fetch_handler
 from ottla.observability.logs import LineFormatter
 from ottla.records import batch
 from ottla.security.operations import CLUSTER_NAME, Operation, ResourceType
@@ -25,9 +28,11 @@ from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.wire.messages.list_groups import ListGroupsRequest
+from ottla.wire.messages.list_transactions import ListTransactionsRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.wire.schema import encode
+from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 from tests.scenarios.access import DENY, PREFIXED, add, connect_as, guarded_broker, rule, take_away
 from tests.scenarios.client_calls import append, decode_values, find_topic_id, make_batch
@@ -83,6 +88,31 @@ def test_a_fetch_that_waits_returns_nothing_after_a_revocation(
     (answer,) = alice.read_fetch(12).topics
     assert answer.partitions[0].error_code == DENIED
     assert not answer.partitions[0].records
+
+
+def test_a_follower_that_waits_gets_nothing_after_a_revocation(
+    root: RawClient, alice: RawClient, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker alone has no followers, so the fetch of one waits here for this test."""
+    waiting: queue.SimpleQueue[asyncio.Future[fetch.FetchResponse]] = queue.SimpleQueue()
+
+    def wait_for_test(*_: Any) -> asyncio.Future[fetch.FetchResponse]:
+        future: asyncio.Future[fetch.FetchResponse] = asyncio.get_running_loop().create_future()
+        waiting.put(future)
+        return future
+
+    monkeypatch.setattr(fetch_handler, "handle_follower", wait_for_test)
+    allowed = rule("alice", Operation.CLUSTER_ACTION, CLUSTER, CLUSTER_NAME)
+    request = FetchRequest(replica_id=2, topics=[fetch.FetchTopic(topic, bytes(16), [fetch.FetchPartition(0)])])
+    for is_revoked in (False, True):
+        add(root, allowed)
+        alice.send_fetch(request, 12)
+        future = waiting.get(timeout=PATIENCE_S)
+        if is_revoked:
+            take_away(root, allowed)
+        found = fetch.FetchResponse(topics=[fetch.TopicResult(topic, bytes(16), [fetch.PartitionResult(0)])])
+        future.get_loop().call_soon_threadsafe(future.set_result, found)
+        assert alice.read_fetch(12).topics[0].partitions[0].error_code == (DENIED if is_revoked else 0)
 
 
 class ClassicMember:
@@ -242,6 +272,25 @@ def test_producer_ids_are_for_those_who_may_write_somewhere(root: RawClient, ali
     take_away(root, anywhere)
     add(root, rule("alice", Operation.IDEMPOTENT_WRITE, CLUSTER, CLUSTER_NAME))
     assert alice.request(request, 4).error_code == 0
+
+
+def test_a_transactional_id_is_for_those_who_may_write_with_it(root: RawClient, alice: RawClient) -> None:
+    """Whoever gets its producer id fences the producer that had it. Who may not describe it does not see it."""
+    request = InitProducerIdRequest(transactional_id="of alice", transaction_timeout_ms=60_000)
+    refused = alice.request(request, 4)
+    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert (refused.error_code, refused.producer_id) == (code, -1)
+    ask_until_settled(root, FindCoordinatorRequest(coordinator_keys=["of alice"], key_type=1), 4)
+    allowed = rule("alice", WRITE, TRANSACTIONAL_ID, "of alice")
+    add(root, allowed)
+    assert ask_until_settled(alice, request, 4).error_code == 0
+
+    def list_ids() -> list[str]:
+        return [each.transactional_id for each in alice.request(ListTransactionsRequest(), 0).transaction_states]
+
+    assert list_ids() == ["of alice"]
+    take_away(root, allowed)
+    assert list_ids() == []
 
 
 def test_internal_topics_are_not_for_clients(root: RawClient, alice: RawClient) -> None:
