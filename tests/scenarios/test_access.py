@@ -250,6 +250,23 @@ def test_a_topic_is_created_on_demand_only_for_who_may_create_it(root: RawClient
         pass
 
 
+def test_who_may_create_a_topic_but_not_see_it_creates_none_by_asking(root: RawClient, alice: RawClient) -> None:
+    add(root, rule("alice", CREATE, TOPIC, "unseen-demand"))
+    assert ask_for(alice, "unseen-demand").error_code == DENIED
+    while ask_for(root, "later-demand").error_code:  # topics are created in the order in which they were asked for
+        pass
+    assert "unseen-demand" not in [each.name for each in root.request(MetadataRequest(topics=None), 12).topics]
+
+
+def test_an_id_shows_nothing_of_its_topic(root: RawClient, alice: RawClient, topic: str) -> None:
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=find_topic_id(root, topic))])
+    (answer,) = alice.request(asked, 12).topics
+    assert (answer.error_code, answer.name, answer.partitions) == (DENIED, None, [])
+    add(root, rule("alice", DESCRIBE, TOPIC, topic))
+    (answer,) = alice.request(asked, 12).topics
+    assert (answer.error_code, answer.name, len(answer.partitions)) == (0, topic, 1)
+
+
 def test_a_batch_says_whether_it_is_transactional(root: RawClient, alice: RawClient, topic: str) -> None:
     """Not the transactional id of the request (CVE-2018-17196)."""
     add(root, rule("alice", WRITE, TOPIC, topic))
