@@ -1,16 +1,18 @@
 """Several whole brokers in a simulation: their machines, the store they share, and clients that find leaders.
 
-The store is the one in memory, on virtual time, with delays and lost answers that a seed decides. A client asks some
-broker that is up who leads a partition; what that broker knows may be old.
+The store is the one in memory, on virtual time, with delays and lost answers that a seed decides. It looks at every
+entry of the metadata log as it is written. A client asks some broker that is up who leads a partition; what that broker
+knows may be old.
 """
 
 from collections.abc import Mapping, Sequence
 from random import Random
 
-from ottla.cluster.memory_store import Fate, MemoryStore
+from ottla.cluster.memory_store import Fate
 from ottla.cluster.store import Operation
 from ottla.topic_partition import TopicPartition
 from tests.simulation.process import MachineClock
+from tests.simulation.store.judge import WitnessedStore
 from tests.simulation.world import Machine, World
 
 BROKERS = 3
@@ -24,7 +26,7 @@ LIFE = 1
 class SimulatedCluster:
     def __init__(self, world: World, settings: Mapping[str, str]) -> None:
         self.world = world
-        self.store = MemoryStore(SESSION_TIMEOUT_S)
+        self.store = WitnessedStore(SESSION_TIMEOUT_S, world.surprises)
         self._fates = world.random("store")
         self.is_in_trouble = True
         self.store.fate = self._decide

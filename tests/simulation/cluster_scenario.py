@@ -10,7 +10,8 @@ from typing import cast
 
 from ottla.storage.log import Log
 from ottla.topic_partition import TopicPartition
-from tests.simulation import admin
+from tests.simulation import admin, administrator
+from tests.simulation.administrator import Administrator
 from tests.simulation.checker import check
 from tests.simulation.cluster import LeaderRoute, SimulatedCluster
 from tests.simulation.cluster_trouble import ClusterTrouble
@@ -28,6 +29,8 @@ LIMIT_S = 1000.0
 """Virtual seconds for everything."""
 POLL_S = 0.1
 BATCHES_MAX = 60
+ADMINISTERED = 0.3
+"""The share of seeds in which the metadata is changed by requests too."""
 
 
 def run(seed: int, *, trace_lines: int | None = 200) -> Verdict:
@@ -62,6 +65,7 @@ class ClusterScenario:
         self.partitions = [TopicPartition(TOPIC, index) for index in range(self._random.randint(1, 3))]
         self.history = History(frozenset({TOPIC}), is_replicated=True)
         self.problems: list[str] = []
+        self._administrator: Administrator | None = None
 
     def _route(self, partition: TopicPartition | None, name: str) -> Machine:
         """Clients of the simulation take a route for a machine: they use its name, life, clock and world."""
@@ -79,6 +83,7 @@ class ClusterScenario:
         producers = [self._producer(number, topic_id) for number in range(self._random.randint(1, 4))]
         consumers = [self._consumer(number, topic_id) for number in range(self._random.randint(1, 2))]
         trouble.clients += [producer.name for producer in producers] + [consumer.name for consumer in consumers]
+        administering = self._administer(trouble)
         working = [
             loop.create_task(producer.run(self._random.randint(1, BATCHES_MAX)), name=producer.name)
             for producer in producers
@@ -86,7 +91,9 @@ class ClusterScenario:
         reading = [loop.create_task(consumer.run(), name=consumer.name) for consumer in consumers]
         await asyncio.wait(working, timeout=self._random.choice((10, 30, 90)))
         trouble.stop()
-        await finish([*working, striking])
+        if self._administrator is not None:
+            self._administrator.stopped = True
+        await finish([*working, striking, *administering])
         await self._settle()
         for consumer in consumers:
             consumer.stopped = True
@@ -97,7 +104,20 @@ class ClusterScenario:
         for partition in self.partitions:
             self.history.starts[partition], self.history.final[partition] = await self._read(partition)
         self._compare_replicas()
+        if self._administrator is not None:
+            self.problems += self._administrator.find_problems()
         self.history.events = [event for event in self.world.events if not isinstance(event, Ended)]
+
+    def _administer(self, trouble: ClusterTrouble) -> list[asyncio.Task[None]]:
+        random = self.world.random("administration")
+        if random.random() >= ADMINISTERED:
+            return []
+        trouble.clients.append(administrator.HOST)
+        self._administrator = Administrator(self.cluster, random)
+        return [
+            self.world.loop.create_task(self._administrator.run(machine), name=f"administrator of {machine.name}")
+            for machine in self.cluster.machines
+        ]
 
     async def _create_topic(self) -> bytes:
         settings = {"min.insync.replicas": "2", "retention.ms": "-1"}

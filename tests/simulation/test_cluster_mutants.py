@@ -11,8 +11,9 @@ from ottla.replication.fetcher import Fetcher, Followed
 from ottla.replication.following import UP_TO_DATE, Truncate, Verdict, judge
 from ottla.replication.in_sync import InSync
 from ottla.replication.partition import Partition
+from tests.simulation import cluster_scenario
 from tests.simulation.cluster_scenario import run
-from tests.simulation.store.test_store import send_again
+from tests.simulation.store.test_store import send_again, without_alive_check
 
 SEEDS_MAX = 200
 
@@ -51,6 +52,7 @@ MUTANTS: dict[str, tuple[Any, str, Replacement, int]] = {
     "keeps records that the leader does not have": (fetcher, "judge", keep_what_diverges, 10),
     "shows consumers what is not committed": (Partition, "read", serve_everything, 35),
     "sends a lost compare-and-set again as it was": (SharedLog, "append", send_again, 0),
+    "appends without the alive check": (SharedLog, "_membership_operations", without_alive_check, 0),
 }
 """Where the bug is, and the first seed: rare coincidences are not far from there. Other bugs of elections are found by
 the simulation of the metadata, of the metadata log by that of the store; `test_scripts` has two of ISRs."""
@@ -58,6 +60,9 @@ the simulation of the metadata, of the metadata log by that of the store; `test_
 
 SLOW = ("keeps records that the leader does not have",)
 """Bugs that take the simulation long to find."""
+
+ADMINISTERED = ("appends without the alive check",)
+"""Bugs that are found if the metadata is changed by requests, while brokers are out of the cluster."""
 
 
 @pytest.mark.sample("bugs of a cluster", 1)
@@ -68,6 +73,8 @@ def test_a_cluster_with_a_bug_is_found_out(name: str, monkeypatch: pytest.Monkey
     # Fixed seeds: this is about what the simulation can see, not about luck.
     owner, attribute, replacement, first = MUTANTS[name]
     monkeypatch.setattr(owner, attribute, replacement)
+    if name in ADMINISTERED:
+        monkeypatch.setattr(cluster_scenario, "ADMINISTERED", 1.0)
     for seed in range(first, first + SEEDS_MAX):
         if run(seed, trace_lines=1).problems:
             return

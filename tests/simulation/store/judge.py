@@ -1,10 +1,15 @@
-"""A store in memory that looks at every entry as it is committed, and says which promise of the log it breaks.
+"""Stores in memory that look at every entry as it is committed, and say which promise of the log it breaks.
+
+Of any brokers (`WitnessedStore`):
 
 ZOMBIE       written by a session whose broker is not alive
-USURPER      written as the controller by a session without a controller node
-MURDER       fences a broker whose session lives
 RIVALS       elects a controller while another one lives
 MALFORMED    does not fit the image that the entries before it make
+
+Of brokers that fence others on suspicion only with a mark, and whose settings are each changed once (`JudgedStore`):
+
+USURPER      written as the controller by a session without a controller node
+MURDER       fences a broker whose session lives
 TWICE        a change that was requested once is in two entries
 LOST         a change that was acknowledged is in no entry
 REFUSED      a change that was refused is in an entry
@@ -32,15 +37,13 @@ class Outcome(Enum):
     REFUSED = "refused"
 
 
-class JudgedStore(MemoryStore):
-    def __init__(self, session_timeout_s: float) -> None:
+class WitnessedStore(MemoryStore):
+    """`problems`: where to write down what is wrong with an entry."""
+
+    def __init__(self, session_timeout_s: float, problems: list[str]) -> None:
         super().__init__(session_timeout_s)
-        self.problems: list[str] = []
-        self.keys: dict[str, int] = {}
-        """The version of the entry that has a key."""
+        self.problems = problems
         self.image: Image = EMPTY
-        self.images: dict[int, Image] = {}
-        self.counts: dict[str, int] = {}
 
     def commit(self, session: MemorySession, operations: Sequence[Operation]) -> None:
         found = [item for item in operations if isinstance(item, Create) and item.path.startswith(f"{znodes.LOG}/")]
@@ -63,16 +66,40 @@ class JudgedStore(MemoryStore):
         alive: dict[str, int],
         controllers: dict[str, int],
     ) -> None:
-        if not changes:
-            self.counts["empty entries"] = self.counts.get("empty entries", 0) + 1
+        """`alive` and `controllers`: the nodes of both kinds before the entry, and the sessions that own them."""
+        before = self.image.controller
         try:
             self.image = self.image.replay(version, changes)
         except ReplayError as error:
             self.problems.append(f"MALFORMED entry {version}: {error}")
-        self.images[version] = self.image
         registers = any(isinstance(item, RegisterBroker) for item in changes)
         if changes and not registers and session.id not in alive.values():
             self.problems.append(f"ZOMBIE {session.name} wrote entry {version}")
+        elects = any(isinstance(item, BecomeController) for item in changes)
+        if elects and before is not None and str(before.epoch) in controllers:
+            self.problems.append(f"RIVALS of {session.name} in entry {version}")
+
+
+class JudgedStore(WitnessedStore):
+    def __init__(self, session_timeout_s: float) -> None:
+        super().__init__(session_timeout_s, [])
+        self.keys: dict[str, int] = {}
+        """The version of the entry that has a key."""
+        self.images: dict[int, Image] = {}
+        self.counts: dict[str, int] = {}
+
+    def _judge(
+        self,
+        version: int,
+        session: MemorySession,
+        changes: tuple[Change, ...],
+        alive: dict[str, int],
+        controllers: dict[str, int],
+    ) -> None:
+        super()._judge(version, session, changes, alive, controllers)
+        if not changes:
+            self.counts["empty entries"] = self.counts.get("empty entries", 0) + 1
+        self.images[version] = self.image
         by_peer = any(isinstance(item, SetConfig) and item.key == BY_PEER for item in changes)
         for item in changes:
             self.counts[type(item).__name__] = self.counts.get(type(item).__name__, 0) + 1
@@ -81,17 +108,10 @@ class JudgedStore(MemoryStore):
                     self.problems.append(f"USURPER {session.name} wrote entry {version}")
                 if f"{item.broker_id}-{item.broker_epoch}" in alive:
                     self.problems.append(f"MURDER of broker {item.broker_id} in entry {version}")
-            elif isinstance(item, BecomeController) and self._has_controller(controllers):
-                self.problems.append(f"RIVALS of {session.name} in entry {version}")
             elif isinstance(item, SetConfig) and item.key != BY_PEER:
                 if item.key in self.keys:
                     self.problems.append(f"TWICE {item.key} in entries {self.keys[item.key]} and {version}")
                 self.keys[item.key] = version
-
-    def _has_controller(self, controllers: dict[str, int]) -> bool:
-        """Whether the controller lives that was in the metadata before the last entry."""
-        before = self.images.get(self.image.version - 1, EMPTY).controller
-        return before is not None and str(before.epoch) in controllers
 
     def judge_outcomes(self, outcomes: dict[str, Outcome]) -> None:
         for key, outcome in sorted(outcomes.items()):
