@@ -6,7 +6,9 @@ group: it begins at the committed offsets, commits what it has printed, and leav
 """
 
 import argparse
+import os
 import re
+import stat
 import sys
 import time
 from collections.abc import Callable
@@ -18,6 +20,8 @@ from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.escapes import typed_bytes, unescaped
 from ottla.cli.numbers import parse_count, parse_offset, parse_partition
 from ottla.cli.offset_ranges import READ_COMMITTED, READ_UNCOMMITTED, ranges_of
+from ottla.cli.output import counted
+from ottla.cli.progress import Progress
 from ottla.cli.record_output import Writer, writer_of
 from ottla.cli.registries import Decoder, add_registry_argument, open_registry
 from ottla.cli.topic_reader import Reader, TopicReader
@@ -197,7 +201,30 @@ def _print_records(
     decode: "Callable[[Message], Message] | None",
 ) -> None:
     """Print these records, and then those that are left to read."""
+    total = reader.offsets if isinstance(reader, TopicReader) else None
+    with Progress("consume", total, is_shown=is_bounded_copy(options)) as progress:
+        _print_each(reader, messages, options, wanted, writer, decode, progress)
+
+
+def is_bounded_copy(options: argparse.Namespace) -> bool:
+    """Whether records go to a file, up to an end: a bar would be in the way on a terminal and in a pipe."""
+    try:
+        return not options.follow and stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def _print_each(
+    reader: Reader,
+    messages: "list[Message]",
+    options: argparse.Namespace,
+    wanted: Filter,
+    writer: Writer,
+    decode: "Callable[[Message], Message] | None",
+    progress: Progress,
+) -> None:
     left: int | None = options.count
+    read = 0
     while left is None or left > 0:
         pieces: list[bytes] = []
         done = 0
@@ -211,6 +238,8 @@ def _print_records(
         _write(pieces)
         reader.mark_done(messages[:done])
         left = None if left is None else left - len(pieces)
+        read += done
+        progress.show(read, counted(read, "record"))
         if not options.follow and reader.caught_up:
             return
         messages = reader.read()

@@ -49,20 +49,24 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
+    from ottla.cli.log_progress import WatchedDisk, measure_segments
     from ottla.cli.log_verification import Report, verify_path
-    from ottla.storage.files import RealDisk
+    from ottla.cli.progress import Progress
+    from ottla.storage.verification import Problem
 
     logs.configure(sys.stderr, "error")  # this command reports repairs itself, so recovery logs only errors
     report = Report()
     as_text = options.format != JSON
-    for path in options.paths:
-        verify_path(
-            RealDisk(),
-            path.rstrip("/") or "/",
-            report,
-            mend=options.repair,
-            on_problem=lambda problem: print(f"{problem.path}: {problem.reason}") if as_text else None,
-        )
+    with Progress("verify", measure_segments(options.paths)) as progress:
+
+        def show_problem(problem: Problem) -> None:
+            progress.clear()
+            if as_text:
+                print(f"{problem.path}: {problem.reason}")
+
+        disk = WatchedDisk(progress)
+        for path in options.paths:
+            verify_path(disk, path.rstrip("/") or "/", report, mend=options.repair, on_problem=show_problem)
     sums = {
         name: sum(getattr(partition, name) for partition in report.partitions)
         for name in ("segments", "batches", "records", "bytes")

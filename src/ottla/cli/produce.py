@@ -14,6 +14,7 @@ from ottla.cli.client import OPERATION_S, CommandClient, explain, require_text
 from ottla.cli.client_settings import add_client_arguments
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.escapes import typed_bytes, unescaped
+from ottla.cli.input_progress import InputProgress
 from ottla.cli.numbers import parse_count, parse_partition
 from ottla.cli.output import counted
 from ottla.cli.record_input import FORMATS, LINES, Headers, InputRecord, LineFormat, read_records
@@ -97,18 +98,21 @@ def run(options: argparse.Namespace) -> int:
         None if options.null is None else typed_bytes(options.null),
     )
     delivery = Delivery(options)
-    records = read_records(options.files, sys.stdin.buffer, options.format, line_format)
-    try:
-        for record in islice(records, options.count):
-            delivery.send(record)
-    except CommandError as error:
+    with InputProgress(options.files, is_shown=not (options.report and sys.stdout.isatty())) as progress:
+        records = read_records(options.files, sys.stdin.buffer, options.format, line_format, progress.open_file)
+        try:
+            for number, record in enumerate(islice(records, options.count), start=1):
+                delivery.send(record)
+                if number % POLL_EVERY == 0:
+                    progress.show(number)
+        except CommandError as error:
+            delivery.finish()
+            sent = counted(delivery.acknowledged, "record")
+            raise CommandError(f"{error}; {sent} sent before it", error.status) from None
+        except KeyboardInterrupt:
+            delivery.finish()
+            raise
         delivery.finish()
-        sent = counted(delivery.acknowledged, "record")
-        raise CommandError(f"{error}; {sent} sent before it", error.status) from None
-    except KeyboardInterrupt:
-        delivery.finish()
-        raise
-    delivery.finish()
     return 0
 
 

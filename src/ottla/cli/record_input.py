@@ -11,7 +11,7 @@ is used only with --keep-partition.
 import base64
 import binascii
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO, NamedTuple
 
 from ottla.cli.command_error import CommandError
@@ -130,15 +130,22 @@ def _bytes(value: object) -> bytes | None:
 
 
 def read_records(
-    names: Sequence[str], standard_input: BinaryIO, form: str, line_format: LineFormat
+    names: Sequence[str],
+    standard_input: BinaryIO,
+    form: str,
+    line_format: LineFormat,
+    on_open: Callable[[BinaryIO], None] = lambda file: None,
 ) -> Iterator[InputRecord]:
-    """The records of these files in order; `-`, or no file, is standard input."""
+    """The records of these files in order; `-`, or no file, is standard input. `on_open` gets each file before it is
+    read."""
     for name in names or ("-",):
         if name == "-":
+            on_open(standard_input)
             yield from records(standard_input, "standard input", form, line_format)
             continue
         try:
             with open(name, "rb") as file:
+                on_open(file)
                 yield from records(file, name, form, line_format)
         except OSError as error:
             raise CommandError(f"{name}: {error.strerror or error}") from None

@@ -12,12 +12,13 @@ is 0 if nothing is wrong and 1 otherwise.
 
 import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ottla.cli.client_settings import BOOTSTRAP, add_client_arguments, read_client_settings
 from ottla.cli.doctor.finding import NOTE, OK, PROBLEM, Finding
 from ottla.cli.numbers import int_between
 from ottla.cli.output import JSON, add_format_argument, counted, show_json
+from ottla.cli.progress import Progress
 
 PORT_MAX = 65_535
 
@@ -44,10 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     settings = read_client_settings(options).settings
     findings = []
-    for finding in examine(options, settings):
-        findings.append(finding)
-        if options.format != JSON:
-            _show(finding)
+    with Progress("doctor") as progress:
+        for finding in examine(options, settings, progress.say):
+            progress.clear()
+            findings.append(finding)
+            if options.format != JSON:
+                _show(finding)
     problems = sum(finding.level == PROBLEM for finding in findings)
     if options.format == JSON:
         show_json({"problems": problems, "checks": [finding._asdict() for finding in findings]})
@@ -62,13 +65,17 @@ def run(options: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
-def examine(options: argparse.Namespace, settings: dict[str, str]) -> Iterator[Finding]:
-    """All checks, one after the other."""
+def examine(
+    options: argparse.Namespace, settings: dict[str, str], say: Callable[[str], None] = lambda note: None
+) -> Iterator[Finding]:
+    """All checks, one after the other. `say` is told what is looked at next."""
     from ottla.cli.doctor.data import check_data
     from ottla.cli.doctor.machine import check_machine
     from ottla.cli.settings import default_directory
 
+    say("looking at this machine ...")
     yield from check_machine()
+    say("looking at the data directory ...")
     yield from check_data(options.data or default_directory(os.environ), is_named=options.data is not None)
     if options.port is not None:
         from ottla.cli.doctor.connecting import check_port
@@ -79,14 +86,17 @@ def examine(options: argparse.Namespace, settings: dict[str, str]) -> Iterator[F
     from ottla.cli.doctor.connecting import check_connections, check_settings, check_zookeeper
 
     if options.zookeeper is not None:
+        say(f"asking ZooKeeper at {options.zookeeper} ...")
         yield from check_zookeeper(options.zookeeper)
     is_reached = True
+    say(f"connecting to {settings[BOOTSTRAP]} ...")
     for finding in (*check_settings(settings), *check_connections(settings)):
         is_reached = is_reached and not (finding.level == PROBLEM and finding.subject in ("connection", "settings"))
         yield finding
     if is_reached:
         from ottla.cli.doctor.health import check_cluster
 
+        say(f"looking at the cluster at {settings[BOOTSTRAP]} ...")
         yield from check_cluster(settings)
     else:
         yield Finding(NOTE, "cluster", f"no broker answers at {settings[BOOTSTRAP]}, so the cluster was not looked at")

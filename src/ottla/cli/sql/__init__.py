@@ -19,6 +19,7 @@ from ottla.cli.numbers import INT32_MAX, int_between
 from ottla.cli.offset_ranges import time_ms
 from ottla.cli.output import TABLE, add_format_argument
 from ottla.cli.pairs import parse_pairs
+from ottla.cli.progress import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -82,16 +83,20 @@ def run(options: argparse.Namespace) -> int:
     from ottla.cli.sql.complaints import explain_spark_errors
     from ottla.cli.sql.quiet import quiet_session
 
-    with quiet_session() as spark, explain_spark_errors():
+    progress = Progress("sql")
+    progress.say("starting Spark ...")
+    with progress, quiet_session() as spark, explain_spark_errors():
         from ottla.spark.topic_tables import sql
 
+        progress.say("running the query ...")
         frame = sql(query, bootstrap=client.address, options=settings, streaming=options.follow, spark=spark)
         if options.follow:
             from ottla.cli.sql.following import follow
 
+            progress.clear()
             follow(frame, options.format, options.limit or None)
         else:
-            _show(frame, options.format, options.limit)
+            _show(frame, options.format, options.limit, progress)
     return 0
 
 
@@ -102,15 +107,17 @@ def _read_query() -> str:
         raise CommandError("sql: standard input is not UTF-8 text", USAGE_ERROR) from None
 
 
-def _show(frame: "DataFrame", form: str, limit: int | None) -> None:
+def _show(frame: "DataFrame", form: str, limit: int | None, progress: Progress) -> None:
     from ottla.cli.sql.rows import show_rows_as_json, show_rows_as_table
 
     if form != TABLE:
         chosen = frame.limit(limit) if limit else frame
+        progress.clear()
         show_rows_as_json(chosen.columns, chosen.toLocalIterator())
         return
     most = TABLE_ROWS if limit is None else limit
     rows = (frame.limit(most + 1) if most else frame).collect()
+    progress.clear()
     more = bool(most) and len(rows) > most
     show_rows_as_table(frame.columns, rows[:most] if most else rows)
     if more and limit is None:
