@@ -1,21 +1,24 @@
-"""`ottla config get|set`: settings of topics, brokers, groups, loggers and client metrics, and quotas."""
+"""`ottla config list|get|set|delete`: settings of topics, brokers, groups, loggers and client metrics, and quotas."""
 
 import argparse
 
 from ottla.cli.client import CommandClient
 from ottla.cli.client_settings import add_client_arguments
 from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.config_listing import ListedSetting, find_own_source, list_settings
 from ottla.cli.entities import (
     QUOTA_KINDS,
     change_quota_settings,
     change_resource_settings,
+    describe_resource,
     is_own_kind,
     read_quota_settings,
     read_resource_settings,
 )
-from ottla.cli.output import JSON, add_format_argument, show_json, show_table
-from ottla.cli.resource_settings import KINDS, Setting, apply_changes, changes_of, settings_of
+from ottla.cli.output import JSON, add_format_argument, show_json, show_rows, show_table
+from ottla.cli.resource_settings import KINDS, Change, Setting, apply_changes, changes_of, settings_of
 from ottla.cli.suggestions import suggest
+from ottla.cli.user import MECHANISMS
 
 SECRET = "(secret)"
 ABOUT_BROKERS = ("broker", "broker-logger")
@@ -42,6 +45,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--unset", action="append", default=[], metavar="KEY", help="reset to the default; may be repeated"
     )
     change.add_argument("--dry-run", action="store_true", help="only ask whether it could be done")
+    delete = actions.add_parser(
+        "delete", help="reset settings to their defaults", description="Reset settings to their defaults."
+    )
+    _add_resource_arguments(delete)
+    delete.add_argument("keys", nargs="*", default=[], metavar="KEY", help="the settings to reset")
+    delete.add_argument("--all", action="store_true", help="every setting that was set for it")
+    delete.add_argument("--dry-run", action="store_true", help="only ask whether it could be done")
+    listing = actions.add_parser(
+        "list",
+        help="list what has settings of its own",
+        description="List the topics, brokers, ... of a kind that have settings of their own, and these.",
+    )
+    add_client_arguments(listing)
+    listing.add_argument("kind", choices=KINDS)
+    add_format_argument(listing)
 
 
 def _add_resource_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,13 +72,18 @@ def _add_resource_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.action == "list":
+        _list(options)
+        return 0
     _settle_name(options)
     if options.kind in ABOUT_BROKERS and not options.default and not options.name.isdecimal():
         raise CommandError(f"config: {options.name!r} is not a broker's id", USAGE_ERROR)
     if options.action == "get":
         _get(options)
+    elif options.action == "set":
+        _set(options, changes_of(options.assignments, options.unset))
     else:
-        _set(options)
+        _delete(options)
     return 0
 
 
@@ -71,7 +94,7 @@ def _settle_name(options: argparse.Namespace) -> None:
     if not options.default and not options.name:
         raise CommandError(f"config: name a {options.kind}{' or give --default' * (options.kind in WITH_DEFAULTS)}", 2)
     if options.default and options.name is not None:
-        (options.keys if options.action == "get" else options.assignments).insert(0, options.name)
+        (options.assignments if options.action == "set" else options.keys).insert(0, options.name)
     if options.default:
         options.name = ""
 
@@ -82,7 +105,8 @@ def _get(options: argparse.Namespace) -> None:
     unknown = [key for key in options.keys if key not in known]
     if unknown:
         hint = suggest(unknown[0], known)
-        raise CommandError(f"{options.kind} {options.name!r} has no setting {', '.join(map(repr, unknown))}{hint}")
+        what = describe_resource(options.kind, options.name)
+        raise CommandError(f"{what} has no setting {', '.join(map(repr, unknown))}{hint}")
     wanted = [
         setting
         for setting in settings
@@ -98,8 +122,28 @@ def _shown(setting: Setting) -> str | None:
     return SECRET if setting.sensitive else setting.value
 
 
-def _set(options: argparse.Namespace) -> None:
-    changes = changes_of(options.assignments, options.unset)
+def _list(options: argparse.Namespace) -> None:
+    with CommandClient(options).open_own_client() as own:
+        rows = list_settings(own, options.kind)
+    show_rows(options.format, ListedSetting._fields, rows)
+
+
+def _delete(options: argparse.Namespace) -> None:
+    if bool(options.keys) == options.all:
+        raise CommandError("config delete: name the settings to reset, or give --all", USAGE_ERROR)
+    if options.all and options.kind == "broker-logger":
+        raise CommandError("config delete: name the loggers whose levels shall be reset", USAGE_ERROR)
+    keys = options.keys
+    if options.all:
+        own = find_own_source(options.kind, options.name)
+        keys = [each.name for each in _read(options) if each.source == own and each.name not in MECHANISMS]
+    if not keys:
+        print(f"{describe_resource(options.kind, options.name)}: nothing was set")
+        return
+    _set(options, changes_of((), keys))
+
+
+def _set(options: argparse.Namespace, changes: list[Change]) -> None:
     if not changes:
         raise CommandError("config set: nothing to change; give KEY=VALUE or --unset KEY", USAGE_ERROR)
     if options.kind in QUOTA_KINDS:

@@ -5,8 +5,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ottla.cli.command_error import USAGE_ERROR, CommandError
-from ottla.cli.quotas import Entity, alter_quotas, check_key, describe_entity, find_quotas, parse_amount
+from ottla.cli.quotas import (
+    Entity,
+    alter_quotas,
+    check_key,
+    describe_entity,
+    find_quotas,
+    format_amount,
+    parse_amount,
+)
 from ottla.cli.resource_settings import Change, Setting
+from ottla.cli.user import MECHANISMS
 
 if TYPE_CHECKING:
     from ottla.client.client import Client
@@ -14,16 +23,21 @@ if TYPE_CHECKING:
 QUOTA_KINDS = ("user", "client", "ip")
 RESOURCE_TYPES = {"broker": 4, "broker-logger": 8, "client-metrics": 16}
 _OPERATIONS = {"SET": 0, "DELETE": 1, "APPEND": 2, "SUBTRACT": 3}
-_SOURCES = {1: "dynamic-topic", 2: "dynamic-broker", 3: "dynamic-default-broker", 4: "static-broker", 5: "default"}
-_SOURCES |= {6: "dynamic-broker-logger", 7: "client-metrics", 8: "group"}
+SOURCES = {1: "dynamic-topic", 2: "dynamic-broker", 3: "dynamic-default-broker", 4: "static-broker", 5: "default"}
+SOURCES |= {6: "dynamic-broker-logger", 7: "client-metrics", 8: "group"}
 _DEFAULT_SOURCE = 5
+
+
+def describe_resource(kind: str, name: str | None) -> str:
+    """`topic 'orders'`, or `default broker` if there is no name."""
+    return f"{kind} {name!r}" if name else f"default {kind}"
 
 
 def read_quota_settings(client: "Client", kind: str, name: str | None) -> list[Setting]:
     """Quotas of one entity alone, and the mechanisms with which a user logs in."""
     entity: Entity = {kind: name}
     found = [
-        Setting(quota.quota, f"{quota.value:g}", f"dynamic-{kind}", True, False, False)
+        Setting(quota.quota, format_amount(quota.value), f"dynamic-{kind}", True, False, False)
         for quota in find_quotas(client, entity, strict=True)
     ]
     if kind == "user" and name is not None:
@@ -39,6 +53,8 @@ def change_quota_settings(
 ) -> None:
     values, removed = {}, []
     for change in changes:
+        if change.name in MECHANISMS:
+            raise CommandError(f"{change.name} is a login: `ottla user` creates, changes and deletes it", USAGE_ERROR)
         check_key(change.name)
         if change.operation == "DELETE":
             removed.append(change.name)
@@ -66,12 +82,12 @@ def read_resource_settings(client: "Client", kind: str, name: str) -> list[Setti
     answer = client.ask_broker(int(name), request) if kind == "broker-logger" else client.ask_any(request)
     (result,) = answer.results
     if result.error_code:
-        raise CommandError(f"{kind} {name!r}: {result.error_message or name_error(result.error_code)}")
+        raise CommandError(f"{describe_resource(kind, name)}: {result.error_message or name_error(result.error_code)}")
     return [
         Setting(
             entry.name,
             entry.value,
-            _SOURCES.get(entry.config_source, "unknown"),
+            SOURCES.get(entry.config_source, "unknown"),
             entry.config_source != _DEFAULT_SOURCE,
             entry.read_only,
             entry.is_sensitive,
@@ -99,6 +115,6 @@ def change_resource_settings(
     answer = client.ask_broker(int(name), request) if kind == "broker-logger" else client.ask_any(request)
     (result,) = answer.responses
     if result.error_code:
-        raise CommandError(f"{kind} {name!r}: {result.error_message or name_error(result.error_code)}")
+        raise CommandError(f"{describe_resource(kind, name)}: {result.error_message or name_error(result.error_code)}")
     names = ", ".join(change.name for change in changes)
-    print(f"{kind} {name!r}: {names} {'can be changed' if dry_run else 'changed'}")
+    print(f"{describe_resource(kind, name)}: {names} {'can be changed' if dry_run else 'changed'}")

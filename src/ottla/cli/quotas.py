@@ -74,6 +74,10 @@ def find_quotas(client: "Client", entity: Entity, *, strict: bool = False) -> li
     return sorted(found, key=lambda quota: tuple(part or "" for part in quota[:4]))
 
 
+def format_amount(value: float) -> str:
+    return str(_shorten(float(value)))
+
+
 def _shorten(value: float) -> float:
     """Whole numbers without a fraction, as people have typed them."""
     return int(value) if value.is_integer() else value

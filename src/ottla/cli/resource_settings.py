@@ -54,7 +54,7 @@ def settings_of(client: CommandClient, kind: str, name: str) -> list[Setting]:
     found = []
     for entry in sorted(entries.values(), key=lambda entry: entry.name):
         source = ConfigSource(entry.source).name.removesuffix("_CONFIG").lower().replace("_", "-")
-        changed = source.startswith("dynamic")
+        changed = source.startswith("dynamic") or source == kind  # the source of a group's own setting is `group`
         found.append(Setting(entry.name, entry.value, source, changed, entry.is_read_only, entry.is_sensitive))
     return found
 

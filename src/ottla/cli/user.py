@@ -1,7 +1,6 @@
 """`ottla user create|alter|list|delete`: users who log in with SCRAM. Passwords never leave this process."""
 
 import argparse
-import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -173,6 +172,8 @@ def _find_password(options: argparse.Namespace) -> str:
         with open(options.password_file, encoding="utf-8") as file:
             password = _read_line(file, options.password_file)
     elif options.generate:
+        import secrets
+
         return secrets.token_urlsafe(18)
     elif sys.stdin.isatty():
         from getpass import getpass

@@ -26,6 +26,7 @@ VALUES = {
 FURTHER = {
     "topic alter": ("--partitions", "2"),
     "config set": ("a=b",),
+    "config delete": ("--all",),
     "group reset": ("--topic", MISSING),
     "bench": ("--seconds", "0.1"),
     "acl add": ("--topic", MISSING, "--operation", "read"),
