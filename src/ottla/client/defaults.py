@@ -16,6 +16,16 @@ PROFILE_VARIABLE: Final = "OTTLA_PROFILE"
 PROFILE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 PROFILE_SUFFIX: Final = ".properties"
 
+_CONNECTION: Final = re.compile(
+    r"(ssl|sasl|security|socket|reconnect|retry|request|metadata|connections|send\.buffer|receive\.buffer|client"
+    r"|default\.api|check)\..*"
+)
+"""Settings that every Kafka client has: how it finds brokers and logs in. Others are for producers or consumers."""
+
+
+def is_connection_setting(name: str) -> bool:
+    return name == BOOTSTRAP or _CONNECTION.fullmatch(name) is not None
+
 
 def find_home(environment: Mapping[str, str]) -> str:
     """The directory of the user's configuration, with `profiles/` and the file `profile`."""
@@ -60,3 +70,9 @@ def find_default_settings(environment: Mapping[str, str] = os.environ) -> dict[s
         except (OSError, UnicodeDecodeError):
             raise ValueError(f"there is no profile {name!r} (see `ottla profile list`)") from None
     return found | read_environment(environment)
+
+
+def find_default_connection(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The default settings without those that are for producers or consumers only, such as auto.offset.reset."""
+    found = find_default_settings(environment)
+    return {name: value for name, value in found.items() if is_connection_setting(name)}

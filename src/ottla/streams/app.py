@@ -31,7 +31,8 @@ class App:
         app.run()
 
     name                 names the app's consumer group, internal topics and state; never change it
-    bootstrap            addresses of brokers
+    bootstrap            addresses of brokers, by default those of $OTTLA_BOOTSTRAP or of the profile in use, with its
+                         login, or else localhost:9092
     master               Spark's master: "local[*]" for all cores of this machine, "local[2]" for two
     on_bad_record        records that cannot be decoded: "fail", "skip" or "dead-letter"
     on_error             rows for which a function raises an exception: the same three
@@ -50,7 +51,7 @@ class App:
         self,
         name: str,
         *,
-        bootstrap: str = "localhost:9092",
+        bootstrap: str | None = None,
         master: str = "local[*]",
         guarantee: str = EXACTLY_ONCE,
         on_bad_record: str = FAIL,

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from ottla.client.defaults import BOOTSTRAP, DEFAULT_BOOTSTRAP, find_default_connection
 from ottla.streams import later
 from ottla.streams.errors import StreamsError, TopologyError
 
@@ -23,7 +24,7 @@ class AppOptions:
     """The settings of an app. `App` describes them."""
 
     name: str
-    bootstrap: str = "localhost:9092"
+    bootstrap: str = DEFAULT_BOOTSTRAP
     master: str = "local[*]"
     guarantee: str = EXACTLY_ONCE
     on_bad_record: str = FAIL
@@ -90,7 +91,22 @@ def make_options(**given: Any) -> AppOptions:
             given["settings"] = {**given.get("settings", {}), name: text}
         else:
             given[name] = int(text) if name in _NUMBERS and text.isdecimal() else text
+    if given.get("bootstrap") is None:
+        given |= _find_cluster(given.get("settings") or {})
     return AppOptions(**given)
+
+
+def _find_cluster(settings: object) -> dict[str, Any]:
+    """Address and settings of an app that was given no address: those of its settings, or of the command line."""
+    if not isinstance(settings, Mapping):
+        return {"bootstrap": DEFAULT_BOOTSTRAP}  # the settings are refused later, with their own message
+    if settings.get(BOOTSTRAP):
+        return {"bootstrap": settings[BOOTSTRAP]}
+    try:
+        found = find_default_connection()
+    except ValueError as error:
+        raise StreamsError(f"App: {error}") from None
+    return {"bootstrap": found.pop(BOOTSTRAP), "settings": found | dict(settings)}
 
 
 def check_app_name(name: object) -> None:

@@ -1,13 +1,12 @@
 """`ottla connect up`: runs a worker until it is stopped (Ctrl-C or SIGTERM)."""
 
 import argparse
-import os
 
 from ottla.cli.connect.asking import read_file
 from ottla.cli.connect.foreground import read_properties_file, running_workers
 from ottla.cli.connect.progress import show_progress
 from ottla.cli.pairs import parse_pairs
-from ottla.client.defaults import BOOTSTRAP_VARIABLE
+from ottla.client.defaults import BOOTSTRAP, find_default_connection
 
 GROUP = "group.id"
 _DEFAULTS = {
@@ -35,15 +34,14 @@ def run_up(options: argparse.Namespace) -> int:
 
 
 def read_worker_properties(options: argparse.Namespace) -> dict[str, str]:
-    """The file, then the options, then --set; the cluster of OTTLA_BOOTSTRAP if none of them names one."""
-    found = dict(_DEFAULTS)
-    if bootstrap := os.environ.get(BOOTSTRAP_VARIABLE):
-        found["bootstrap.servers"] = bootstrap
-    found.update(read_properties_file(options.config))
+    """The file, then the options, then --set. If none of them names a cluster, it is that of OTTLA_BOOTSTRAP or of the
+    profile, with its login."""
+    found = {**_DEFAULTS, **read_properties_file(options.config)}
     if options.bootstrap is not None:
-        found["bootstrap.servers"] = options.bootstrap
+        found[BOOTSTRAP] = options.bootstrap
     if options.port is not None:
         found["listeners"] = f"http://127.0.0.1:{options.port}"
     if options.master is not None:
         found["spark.master"] = options.master
-    return {**found, **parse_pairs(options.settings, "--set")}
+    found |= parse_pairs(options.settings, "--set")
+    return found if found.get(BOOTSTRAP) else find_default_connection() | found

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ottla.client.defaults import BOOTSTRAP, DEFAULT_BOOTSTRAP, is_connection_setting
 from ottla.client.settings import ClientSettings
 from ottla.connect.errors import BadConfig
 from ottla.connect.worker.membership import GroupSettings
@@ -92,11 +93,6 @@ _PREFIXES: Final = (
     "listeners.https.",
     "spark.",
 )
-_CLIENT: Final = re.compile(
-    r"(ssl|sasl|security|socket|reconnect|retry|request|metadata|connections|send\.buffer|receive\.buffer|client"
-    r"|default\.api|check)\..*"
-)
-"""Settings that every Kafka client has."""
 _NOT_FOR_TOPICS: Final = frozenset({"topic", "partitions", "replication.factor", "file.filename"})
 
 
@@ -116,8 +112,8 @@ class WorkerProperties:
     def of(cls, raw: Mapping[str, str], *, is_distributed: bool) -> "WorkerProperties":
         """BadConfig, with one line that names the setting, if one is missing or not valid."""
         given = {key: value.strip() for key, value in raw.items()}
-        client = {key: value for key, value in given.items() if key == "bootstrap.servers" or _CLIENT.fullmatch(key)}
-        client.setdefault("bootstrap.servers", "localhost:9092")
+        client = {key: value for key, value in given.items() if is_connection_setting(key)}
+        client.setdefault(BOOTSTRAP, DEFAULT_BOOTSTRAP)
         try:
             ClientSettings.of(client)
         except ValueError as error:
