@@ -82,7 +82,12 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    given = resolve_alias(list(sys.argv[1:] if arguments is None else arguments), COMMANDS)
+    typed = list(sys.argv[1:] if arguments is None else arguments)
+    if typed[:1] == ["__complete"]:  # asked by a shell, see completion_names.py
+        from ottla.cli.completion_names import run
+
+        return run(typed[1:])
+    given = resolve_alias(typed, COMMANDS)
     command = next((word for word in given if not word.startswith("-")), "")
     _open_missing_streams()
     gc.set_threshold(GARBAGE_THRESHOLD)
@@ -168,6 +173,13 @@ class CommandParser(argparse.ArgumentParser):
 
             hint = suggest(value, action.choices) or f"; there are {', '.join(action.choices)}"
             self.error(f"there is no {str(action.metavar).lower()} {value!r}{hint}")
+        if action.choices is not None and value not in action.choices and isinstance(value, str):
+            from ottla.cli.suggestions import suggest
+
+            choices = [str(choice) for choice in action.choices]
+            hint = suggest(value, choices) or f"; it can be {', '.join(choices)}"
+            name = "/".join(action.option_strings) or action.metavar or action.dest
+            self.error(f"argument {name}: {value!r} is not possible{hint}")
         super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:

@@ -48,7 +48,6 @@ def offered(script: Path, *words: str) -> list[str]:
         (["ottla", "-b", "x", "topic", "d"], ["describe", "delete"]),
         (["ottla", "produce", "orders", "--acks", ""], ["0", "1", "all"]),
         (["ottla", "produce", "orders", "-z", "g"], ["gzip"]),
-        (["ottla", "config", "get", "broker"], ["broker", "broker-logger"]),
         (["ottla", "produce", "orders", "--key", ""], []),
         (["ottla", "completion", ""], ["bash", "zsh", "fish"]),
     ],
