@@ -17,6 +17,7 @@ One part of Ottla by itself, for somebody who makes it faster:
     python -m benchmarks.decoding           from record batches to Arrow columns
     python -m benchmarks.encoding           from Arrow columns to record batches
     python -m benchmarks.open_partitions    start and stop of a broker with many partitions
+    python -m benchmarks.commands           how long each command of `ottla` takes to answer
 
 What these commands share:
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.client import CommandClient, create_action_adder, explain
 from ottla.cli.command_error import USAGE_ERROR, CommandError
-from ottla.cli.group_description import MemberRow, OffsetRow, describe_groups, show_groups
+from ottla.cli.group_description import MemberRow, OffsetRow, describe_groups, show_groups, suggest_group
 from ottla.cli.group_reset import ResetRow, add_reset_arguments, commit_plan, plan_reset
 from ottla.cli.output import JSON, add_format_argument, show_json, show_rows
 
@@ -103,7 +103,9 @@ def _delete(options: argparse.Namespace) -> None:
             print(f"group {name!r} deleted")
         except KafkaException as error:
             if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND or not options.if_exists:
-                failures.append(f"group {name!r}: {explain(error.args[0])}")
+                is_unknown = error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND
+                hint = suggest_group(client, name) if is_unknown else ""
+                failures.append(f"group {name!r}: {explain(error.args[0])}{hint}")
     if failures:
         raise CommandError("; ".join(failures))
 

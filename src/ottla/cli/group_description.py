@@ -75,7 +75,7 @@ def _describe_group(client: CommandClient, group: "ConsumerGroupDescription") ->
     if not committed and not group.members and group.state.name in ("DEAD", "UNKNOWN"):
         # Kafka describes a group that does not exist as dead.
         raise CommandError(
-            f"there is no group {group.group_id!r} at {client.address}{_suggest_group(client, group.group_id)}"
+            f"there is no group {group.group_id!r} at {client.address}{suggest_group(client, group.group_id)}"
         )
     readers: dict[TopicPartition, MemberDescription] = {
         TopicPartition(assigned.topic, assigned.partition): member
@@ -98,7 +98,8 @@ def _describe_group(client: CommandClient, group: "ConsumerGroupDescription") ->
     )
 
 
-def _suggest_group(client: CommandClient, name: str) -> str:
+def suggest_group(client: CommandClient, name: str) -> str:
+    """The end of an error message: the nearest group that exists, or nothing."""
     found = client.wait_for(client.admin.list_consumer_groups(), "cannot list groups")
     return suggest(name, [group.group_id for group in found.valid or ()])
 

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from ottla.cli.client import CommandClient
-from ottla.cli.command_error import CommandError
 
 if TYPE_CHECKING:
     from ottla.client.hanging_transactions import OpenTransaction
@@ -47,7 +46,7 @@ def _find_leaders(
     led: dict[int, dict[str, list[int]]] = {}
     for name, topic in client.describe_topics(list(topics)).items():
         if topic is None:
-            raise CommandError(f"there is no topic {name!r} at {client.address}")
+            raise client.explain_no_topic(name)
         for partition in topic.partitions:
             if partition.leader is not None and (not partitions or partition.id in partitions):
                 led.setdefault(partition.leader.id, {}).setdefault(name, []).append(partition.id)

@@ -10,6 +10,7 @@ from ottla.cli.numbers import INT16_MAX, int_between, parse_count, parse_offset,
 from ottla.cli.output import JSON, add_format_argument, counted, show_json, show_rows
 from ottla.cli.pairs import parse_pairs
 from ottla.cli.resource_settings import apply_changes, changes_of
+from ottla.cli.suggestions import suggest
 from ottla.cli.topic_description import describe_topics, show_topics
 from ottla.cli.topic_trim import trim
 
@@ -128,12 +129,17 @@ def _delete(options: argparse.Namespace) -> None:
 
     client = CommandClient(options)
     asked = client.ask(client.admin.delete_topics, options.names)
-    _finish(asked, "deleted", (KafkaError.UNKNOWN_TOPIC_OR_PART,) if options.if_exists else ())
+    _finish(asked, "deleted", (KafkaError.UNKNOWN_TOPIC_OR_PART,) if options.if_exists else (), client)
 
 
-def _finish(asked: dict[str, Answer[None]], done: str, forgiven: Iterable[int]) -> None:
-    """Print what was done for each topic, then raise CommandError for those that failed."""
-    from confluent_kafka import KafkaException
+def _finish(
+    asked: dict[str, Answer[None]], done: str, forgiven: Iterable[int], client: CommandClient | None = None
+) -> None:
+    """Print what was done for each topic, then raise CommandError for those that failed.
+
+    With a client, a name that does not exist gets the nearest one that does.
+    """
+    from confluent_kafka import KafkaError, KafkaException
 
     failures = []
     for name, future in asked.items():
@@ -141,8 +147,12 @@ def _finish(asked: dict[str, Answer[None]], done: str, forgiven: Iterable[int]) 
             future.result()
             print(f"topic {name!r} {done}")
         except KafkaException as error:
-            if error.args[0].code() not in forgiven:
-                failures.append(f"topic {name!r}: {explain(error.args[0])}")
+            code = error.args[0].code()
+            if code in forgiven:
+                continue
+            is_unknown = client is not None and code == KafkaError.UNKNOWN_TOPIC_OR_PART
+            hint = suggest(name, client.fetch_metadata().topics) if client is not None and is_unknown else ""
+            failures.append(f"topic {name!r}: {explain(error.args[0])}{hint}")
     if failures:
         raise CommandError("; ".join(failures))
 

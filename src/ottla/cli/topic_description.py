@@ -1,13 +1,15 @@
 """What `ottla topic describe` shows: the replicas of each partition, their directories, offsets, and settings."""
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cli.client import CommandClient
 from ottla.cli.command_error import CommandError
 from ottla.cli.output import counted, show_table
 from ottla.cli.resource_settings import settings_of
 from ottla.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import TopicDescription
 
 _URL_SAFE = str.maketrans("+/", "-_")  # as Kafka's own tools write ids
 
@@ -67,27 +69,34 @@ def describe_topics(client: CommandClient, names: list[str]) -> list[TopicDetail
     missing = [name for name, topic in found.items() if topic is None]
     if missing:
         raise client.explain_no_topic(*missing)
-    copies = _list_copies(client, found)
+    copies = _list_copies(client, {name: topic for name, topic in found.items() if topic is not None})
     return [_describe_topic(client, name, copies) for name in found]
 
 
-def _list_copies(client: CommandClient, topics: Iterable[str]) -> dict[TopicPartition, list[Copy]]:
+def _list_copies(client: CommandClient, topics: "dict[str, TopicDescription]") -> dict[TopicPartition, list[Copy]]:
     """The replicas of these topics on disk. A broker that cannot be reached, or does not permit it, is left out."""
     from ottla.client.connection import Unreachable
     from ottla.errors import KafkaError
-    from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+    from ottla.wire.messages.describe_log_dirs import (
+        DescribableLogDirTopic,
+        DescribeLogDirsRequest,
+        DescribeLogDirsResponse,
+    )
 
     copies: dict[TopicPartition, list[Copy]] = {}
-    wanted = frozenset(topics)
+    wanted = [
+        DescribableLogDirTopic(topic=name, partitions=[partition.id for partition in topic.partitions])
+        for name, topic in topics.items()
+    ]
     with client.open_own_client() as own:
         for broker in own.list_brokers():
             try:
-                response: DescribeLogDirsResponse = own.connect(broker).ask(DescribeLogDirsRequest(topics=None))
+                response: DescribeLogDirsResponse = own.connect(broker).ask(DescribeLogDirsRequest(topics=wanted))
             except (Unreachable, KafkaError):
                 continue
             for directory in response.results:
                 for topic in directory.topics:
-                    for kept in topic.partitions if topic.name in wanted else ():
+                    for kept in topic.partitions:
                         copy = Copy(broker, directory.log_dir, kept.partition_size, kept.offset_lag)
                         copies.setdefault(TopicPartition(topic.name, kept.partition_index), []).append(copy)
     return copies

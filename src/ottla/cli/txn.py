@@ -7,7 +7,7 @@ has none of these requests, so they go through Ottla's own client.
 
 import argparse
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.cli.client import CommandClient, create_action_adder
 from ottla.cli.command_error import USAGE_ERROR, CommandError
@@ -15,6 +15,10 @@ from ottla.cli.hanging import find_hanging, list_open_transactions, write_abort_
 from ottla.cli.numbers import INT64_MAX, int_between, parse_offset, parse_partition
 from ottla.cli.offset_ranges import time_ms
 from ottla.cli.output import add_format_argument, hyphenate, show_rows
+from ottla.cli.suggestions import suggest
+
+if TYPE_CHECKING:
+    from ottla.client.client import Client
 
 STATES = ("empty", "ongoing", "prepare-commit", "prepare-abort", "complete-commit", "complete-abort", "dead")
 LONGEST = "15m"
@@ -99,6 +103,7 @@ def _list(options: argparse.Namespace) -> None:
 
 def _describe(options: argparse.Namespace) -> None:
     from ottla.client.hanging_transactions import UNDECIDED
+    from ottla.errors import ErrorCode
     from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
 
     client = CommandClient(options)
@@ -106,8 +111,13 @@ def _describe(options: argparse.Namespace) -> None:
     with client.open_own_client() as own:
         requests = {name: DescribeTransactionsRequest(transactional_ids=[name]) for name in options.names}
         answers = {name: own.ask_coordinator("transaction", name, request) for name, request in requests.items()}
+        missing = [each for each in answers.values() if each.transaction_states[0].error_code]
+        known = _list_transactional_ids(own) if missing else []
     for name, answer in answers.items():
         (found,) = answer.transaction_states
+        if found.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            hint = suggest(name, known)
+            raise CommandError(f"transactional id {name!r}: {ErrorCode.TRANSACTIONAL_ID_NOT_FOUND.name}{hint}")
         _raise_for_error(found.error_code, f"transactional id {name!r}")
         started = found.transaction_start_time_ms if found.transaction_state in UNDECIDED else -1
         rows.append(
@@ -123,6 +133,13 @@ def _describe(options: argparse.Namespace) -> None:
         )
     columns = ("transactional_id", "producer_id", "epoch", "state", "timeout_ms", "open_s", "partitions")
     show_rows(options.format, columns, rows)
+
+
+def _list_transactional_ids(own: "Client") -> list[str]:
+    from ottla.wire.messages.list_transactions import ListTransactionsRequest
+
+    answers = own.ask_each(ListTransactionsRequest()).values()
+    return [each.transactional_id for answer in answers for each in answer.transaction_states]
 
 
 def _find_hanging(options: argparse.Namespace) -> None:

@@ -31,6 +31,8 @@ from ottla.cli.cluster.plans import (
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.numbers import parse_broker_id, parse_partition
 from ottla.cli.output import add_format_argument, counted, show_json, show_rows
+from ottla.cli.progress import Progress
+from ottla.cli.suggestions import suggest
 from ottla.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -115,7 +117,7 @@ def _choose(overview: Overview, topics: Sequence[str], numbers: Sequence[int] | 
     known = {partition.where.topic for partition in overview.partitions}
     for topic in topics:
         if topic not in known:
-            raise CommandError(f"there is no topic {topic!r}")
+            raise CommandError(f"there is no topic {topic!r}{suggest(topic, known)}")
     chosen = [
         partition
         for partition in overview.partitions
@@ -132,7 +134,8 @@ def _drain(options: argparse.Namespace) -> int:
     with client.open_own_client() as own:
         overview = observe(own, settings=False)
         if options.broker not in {broker.id for broker in overview.brokers}:
-            raise CommandError(f"there is no broker {options.broker}")
+            known = ", ".join(str(broker.id) for broker in overview.brokers)
+            raise CommandError(f"there is no broker {options.broker}, only {known}")
         return _move(own, overview, plan_drain(overview, options.broker), options)
 
 
@@ -188,13 +191,16 @@ def alter_assignments(own: "Client", plan: "Plan | dict[TopicPartition, None]") 
 
 
 def _wait(own: "Client", plan: Plan) -> None:
-    """Wait until no partition of the plan moves any more, with a line whenever the number changes."""
+    """Wait until no partition of the plan moves any more, with a bar or with a line whenever the number changes."""
     shown = -1
-    while moving := _still_moving(own, plan):
-        if moving != shown:
-            print(f"{moving} of {counted(len(plan), 'partition')} still moving", file=sys.stderr, flush=True)
-            shown = moving
-        time.sleep(LOOK_S)
+    with Progress("moving", len(plan)) as progress:
+        while moving := _still_moving(own, plan):
+            left = f"{moving} of {counted(len(plan), 'partition')} still moving"
+            progress.show(len(plan) - moving, left)
+            if moving != shown and not progress.is_shown:
+                print(left, file=sys.stderr, flush=True)
+                shown = moving
+            time.sleep(LOOK_S)
 
 
 def _still_moving(own: "Client", plan: Iterable[TopicPartition]) -> int:

@@ -60,7 +60,7 @@ class Overview(NamedTuple):
     brokers: list[BrokerState]
     partitions: list[PartitionState]
     min_in_sync: dict[str, int]
-    """min.insync.replicas by topic."""
+    """min.insync.replicas by topic, of the topics for which it was asked."""
     reassignments: list[Reassignment]
 
     def is_under_min_in_sync(self, partition: PartitionState) -> bool:
@@ -72,8 +72,12 @@ class Overview(NamedTuple):
         return [broker for broker in self.brokers if not broker.fenced]
 
 
-def observe(own: "Client", *, settings: bool = True) -> Overview:
-    """Ask the cluster for everything that the actions show. Without `settings` min.insync.replicas are left out."""
+def observe(own: "Client", *, settings: bool = True, every_topic: bool = False) -> Overview:
+    """Ask the cluster for everything that the actions show. Without `settings` min.insync.replicas are left out.
+
+    Only topics that lack a replica can be below min.insync.replicas, so only theirs is asked for, unless `every_topic`
+    says otherwise: of thousands of topics it takes seconds.
+    """
     from ottla.wire.messages.describe_cluster import DescribeClusterRequest
     from ottla.wire.messages.metadata import MetadataRequest
 
@@ -95,7 +99,7 @@ def observe(own: "Client", *, settings: bool = True) -> Overview:
         for topic in metadata.topics
         for each in topic.partitions
     )
-    topics = sorted({partition.where.topic for partition in partitions})
+    topics = sorted({each.where.topic for each in partitions if every_topic or each.is_under_replicated})
     return Overview(
         described.cluster_id,
         brokers,

@@ -12,7 +12,9 @@ from urllib.request import Request, urlopen
 
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.pairs import parse_pairs
+from ottla.cli.suggestions import suggest
 
+NOT_FOUND = 404
 TIMEOUT_S = 100.0
 """Longer than the worker takes before it says that it has not finished."""
 
@@ -31,7 +33,8 @@ def ask(url: str, method: str, path: str, document: object = None) -> Any:
             text = response.read()
     except HTTPError as error:
         with error:
-            raise CommandError(_read_message(error)) from None
+            message = _read_message(error)
+        raise CommandError(message + (_suggest_connector(url, path) if error.code == NOT_FOUND else "")) from None
     except (URLError, OSError, HTTPException) as error:
         reason = getattr(error, "reason", None) or error
         text = getattr(reason, "strerror", None) or reason
@@ -40,6 +43,17 @@ def ask(url: str, method: str, path: str, document: object = None) -> Any:
         return json.loads(text) if text else None
     except ValueError:
         raise CommandError(f"{base} does not answer as a worker of Connect does") from None
+
+
+def _suggest_connector(url: str, path: str) -> str:
+    """The nearest connector that exists, for a path with a name that does not."""
+    _, root, name, *_ = [unquote(part) for part in path.partition("?")[0].split("/")] + ["", ""]
+    if root != "connectors" or not name:
+        return ""
+    try:
+        return suggest(name, ask(url, "GET", "/connectors"))
+    except CommandError:
+        return ""
 
 
 def _split_login(url: str) -> tuple[str, str]:

@@ -29,7 +29,7 @@ def check_cluster(settings: Mapping[str, str]) -> Iterator[Finding]:
 
     try:
         with closing(Client({**settings, "default.api.timeout.ms": str(API_TIMEOUT_MS)})) as client:
-            overview = observe(client)
+            overview = observe(client, every_topic=True)
             yield from examine_overview(overview)
             yield from _check_times(client, overview)
     except (CommandError, KafkaError, Unreachable) as error:

@@ -19,6 +19,7 @@ FILES_MIN = 4_096
 JAVA_S = 30.0
 
 _JAVA_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_RELEASE = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
 _PYSPARK = re.compile(r"pyspark\s*==\s*([\w.]+)")
 
 
@@ -104,6 +105,15 @@ def check_spark(installed: str | None, wanted: str | None, java: str) -> Iterato
 
 
 def read_java_version(java: str) -> int | None:
+    """The version that the installation's own file names; without such a file Java is started, which takes a while."""
+    release = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(java))), "release")
+    try:
+        with open(release, encoding="utf-8") as file:
+            found = _RELEASE.search(file.read())
+    except (OSError, UnicodeDecodeError):
+        found = None
+    if found is not None and os.access(java, os.X_OK):
+        return int(found[1])
     try:
         ended = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_S, check=False)
     except (OSError, subprocess.TimeoutExpired):

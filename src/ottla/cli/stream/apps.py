@@ -9,6 +9,7 @@ from ottla.cli.client import CommandClient
 from ottla.cli.command_error import CommandError
 from ottla.cli.output import JSON, show_json, show_rows, show_table
 from ottla.cli.stream.pages import AppGone, ask_page
+from ottla.cli.suggestions import suggest
 
 if TYPE_CHECKING:
     from ottla.client.client import Client
@@ -71,7 +72,8 @@ def find_app(client: "Client", name: str) -> "Registration":
     found = read_registrations(client) if client.has_topic(TOPIC) else {}
     if name not in found:
         known = ", ".join(sorted(found)) or "none"
-        raise CommandError(f"app {name!r} is not registered in this cluster; there are: {known}")
+        there = suggest(name, found) or f"; there are: {known}"
+        raise CommandError(f"app {name!r} is not registered in this cluster{there}")
     return found[name]
 
 
