@@ -6,12 +6,13 @@ OTTLA_TRACEBACK=1 is set or the log level is debug. Ctrl-C ends a command silent
 (`| head`) silently with 0.
 
     commands     up, demo/, topic, produce, consume, sql/, group, txn, stream/, connect/, mirror, sink, config,
-                 user, acl, quota, profile, certificates, cluster/, console, kafka/, doctor/, bench, log, generate/,
+                 user, acl, quota, profile, certificates, cluster/, console, kafka/, doctor/, bench/, log, generate/,
                  completion
     shared       client.py            clients of commands that talk to brokers
                  client_settings.py   their options, and settings from files, profiles and the environment
                  profiles.py          the files of profiles
                  suggestions.py       did you mean ...?
+                 progress.py          progress bars on a terminal
                  command_error.py     errors as one line and an exit status
                  output.py            tables and JSON             settings.py         a broker's settings for `up`
                  escapes.py           \\n and \\x41 in arguments    process.py          limits of the broker's process
@@ -23,10 +24,12 @@ OTTLA_TRACEBACK=1 is set or the log level is debug. Ctrl-C ends a command silent
     up           exposure.py (whether a broker would let in anybody on the network)
     topic        topic_description.py, topic_trim.py, resource_settings.py (with config)
     group        group_description.py, group_reset.py
-    config       entities.py (kinds that confluent-kafka lacks), quotas.py (with quota)
+    config       entities.py (kinds that confluent-kafka lacks), quotas.py (with quota), config_listing.py (list)
+    completion   completion_names.py (what a shell asks while a line is typed)
     txn          hanging.py           transactions that no coordinator will end
     records      record_input.py, record_output.py, offset_ranges.py, topic_reader.py, group_reader.py, registries.py
-    log          log_files.py (dump), log_verification.py and log_metadata.py (verify)
+                 input_progress.py    how far `produce` is in its files
+    log          log_files.py (dump), log_verification.py, log_metadata.py and log_progress.py (verify)
 """
 
 import argparse
