@@ -8,7 +8,7 @@ import pyarrow as pa
 from ottla.streams.errors import TopologyError
 from ottla.streams.graph import ColumnStep
 from ottla.streams.kernels.kernel import Kernel
-from ottla.streams.planning.plan import SinkPlan, SourcePlan, StepPlan, StorePlan, SubtopologyPlan
+from ottla.streams.planning.plan import RECORDS, SinkPlan, SourcePlan, StepPlan, StorePlan, SubtopologyPlan
 from ottla.streams.rows import stream_schema, table_schema
 
 
@@ -95,14 +95,16 @@ class Draft:
         other.joined_to = self
 
     def _is_newest_enough(self) -> bool:
-        """Whether all readers of the only source's rows take the newest one of each key, and Spark comes before."""
+        """Whether all readers of the only source's rows take the newest one of each key, and Spark comes before. Rows
+        of a topic of ours come from several source partitions, and each of them may tell a time: they all matter."""
         if not self.columns:
             return False
         ((source, place),) = self.sources
         readers = [step for step in self.steps if place in step.inputs]
         is_sent = any(sink.input is place for sink in self.sinks)
         are_collectors = all(getattr(step.kernel, "only_newest", False) for step in readers)
-        return source.is_table and bool(readers) and are_collectors and not is_sent
+        is_one_partition = source.holds == RECORDS
+        return source.is_table and is_one_partition and bool(readers) and are_collectors and not is_sent
 
     def finish(self, name: str, group: str, told: set[str]) -> SubtopologyPlan:
         """The plan, with numbers. `told` has the repartition topics whose readers must hear of times."""

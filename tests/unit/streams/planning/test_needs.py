@@ -78,6 +78,13 @@ def test_a_table_that_is_grouped_anew_needs_the_newest_changes_only() -> None:
     assert [unit.only_newest for unit in plan.subtopologies] == [True, False]
 
 
+def test_rows_of_several_source_partitions_all_go_through_spark() -> None:
+    joined = join(graph.TableJoin, *tables(), "joined")
+    plan = make_plan("app", [count(rekey(select(joined), "value"), "counts")])
+    assert [bool(unit.column_steps) for unit in plan.subtopologies] == [False, True, False]
+    assert not any(unit.only_newest for unit in plan.subtopologies)
+
+
 def test_rows_that_also_go_elsewhere_all_go_through_spark() -> None:
     """The store takes the newest of them, the topic takes all."""
     selected = select(source("in", is_table=True))
