@@ -120,6 +120,27 @@ BEFORE_AUTHENTICATION = (
         f"{HANDSHAKES}::test_addresses_take_turns_and_one_handshake_begins_at_a_time",
     ),
     Defence(
+        "handshakes that keep everybody waiting",
+        "security/tls_objects.py",
+        "return arrived > 0 and self._cheap_bytes_left < 0",
+        "return False",
+        f"{HANDSHAKES}::test_the_costly_steps_of_a_handshake_run_in_a_thread",
+    ),
+    Defence(
+        "a client that writes to memory which a thread uses",
+        "server/handshakes.py",
+        "        self._transport.pause_reading()",
+        "        pass",
+        f"{HANDSHAKES}::test_nothing_is_read_while_a_step_runs",
+    ),
+    Defence(
+        "a handshake that is given up and keeps its turn for ever",
+        "server/hellos.py",
+        "            if not turn.cancelled() and turn.exception() is None:",
+        "            if False:",
+        f"{HANDSHAKES}::test_a_handshake_that_is_given_up_with_its_turn_ends_it",
+    ),
+    Defence(
         "a session of TLS that outlives its certificate",
         "security/tls.py",
         "context.num_tickets = 0",
@@ -599,6 +620,13 @@ INPUT = (
         "if not config.allow_anonymous_network:",
         "if False:",
         "tests/unit/cli/test_exposure.py::test_others_are_refused_unless_it_is_meant",
+    ),
+    Defence(
+        "pages of other sites that change a Streams app",
+        "streams/state/http.py",
+        'if origin and scope["method"] not in _SAFE_METHODS and origin.partition("://")[2] != host:',
+        "if False:",
+        "tests/unit/streams/state/test_http.py::test_a_page_of_another_site_cannot_change_anything",
     ),
     Defence(
         "a buffer that is used again while a request has it (CVE-2026-35554)",

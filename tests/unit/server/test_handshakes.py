@@ -98,6 +98,12 @@ def test_a_handshake_waits_for_its_hello() -> None:
     run(main())
 
 
+def make_config(certificates: Certificates, client_auth: str = "none") -> BrokerConfig:
+    settings = {"listeners": "SSL://127.0.0.1:0", "ssl.keystore.type": "PEM", "ssl.truststore.type": "PEM"}
+    settings |= {"ssl.client.auth": client_auth, "ssl.truststore.location": str(certificates.ca)}
+    return BrokerConfig.of({**settings, "ssl.keystore.location": str(certificates.broker())})
+
+
 def find_connections() -> list[Connection]:
     return [each for each in gc.get_objects() if type(each) is Connection]  # isinstance would ask dead proxies
 
@@ -106,8 +112,7 @@ def find_connections() -> list[Connection]:
 def test_connections_with_tls_are_freed_without_the_garbage_collector(loop: str, tmp_path: Path) -> None:
     # A broker collects garbage so rarely that a flood of handshakes would take hundreds of megabytes.
     certificates = Certificates(tmp_path)
-    settings = {"listeners": "SSL://127.0.0.1:0", "ssl.keystore.type": "PEM"}
-    config = BrokerConfig.of({**settings, "ssl.keystore.location": str(certificates.broker())})
+    config = make_config(certificates)
     trusting = ssl.create_default_context(cafile=certificates.ca)
 
     def shake_hands(port: int) -> None:
@@ -225,9 +230,7 @@ def test_the_costly_steps_of_a_handshake_run_in_a_thread(
 ) -> None:
     # The answer to the first message, and the check of a certificate. Whatever else the client sends meanwhile waits.
     certificates = Certificates(tmp_path)
-    settings = {"listeners": "SSL://127.0.0.1:0", "ssl.keystore.type": "PEM", "ssl.client.auth": client_auth}
-    settings |= {"ssl.keystore.location": str(certificates.broker()), "ssl.truststore.location": str(certificates.ca)}
-    config = BrokerConfig.of({**settings, "ssl.truststore.type": "PEM"})
+    config = make_config(certificates, client_auth)
     trusting = ssl.create_default_context(cafile=certificates.ca)
     trusting.load_cert_chain(certificates.write("alice.pem", certificates.issue("alice").pem))
     trusting.maximum_version = version
@@ -251,3 +254,36 @@ def test_the_costly_steps_of_a_handshake_run_in_a_thread(
     run_on(loop, main())
     assert len(counter.threads) == (2 if client_auth == "required" else 1)
     assert threading.main_thread() not in counter.threads
+
+
+@on_both_loops
+def test_nothing_is_read_while_a_step_runs(loop: str, tmp_path: Path) -> None:
+    # OpenSSL in the thread and the loop would otherwise use the same buffer at the same time.
+    config = make_config(Certificates(tmp_path))
+    steps, go_on = 0, threading.Event()
+
+    async def offload_slowly(step: Callable[..., Any], *arguments: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        await asyncio.to_thread(go_on.wait, PATIENCE_S)
+        return await asyncio.to_thread(step, *arguments)
+
+    async def main() -> None:
+        server = Server(lambda client, frame: [b"answer"], ServerSettings(), offload_slowly)
+        server.secure("SSL", Entrance(ListenerSecurity(config.endpoints.bound[0], config, None)))
+        port = await server.start("127.0.0.1", 0, "SSL")
+        with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as intruder:
+            intruder.sendall(make_hello())
+            while not steps:
+                await asyncio.sleep(0.001)
+            intruder.sendall(bytes(1000))
+            for _ in range(100):
+                await asyncio.sleep(0.001)
+            assert steps == 1
+            go_on.set()
+            with suppress(ConnectionError):
+                while await asyncio.to_thread(intruder.recv, 10_000):
+                    pass
+        await server.stop(PATIENCE_S)
+
+    run_on(loop, main())
