@@ -201,7 +201,7 @@ def test_a_handshake_that_is_given_up_with_its_turn_ends_it() -> None:
         given_up.cancel()
         await asyncio.gather(given_up, return_exceptions=True)
         assert given_up.cancelled()
-        await turns.wait("a", here)
+        await asyncio.wait_for(turns.wait("a", here), PATIENCE_S)
         for each in (here, peer):
             each.close()
 
