@@ -92,7 +92,8 @@ class SameProcess(CommandLine):
 
     def ended(self, *arguments: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("OTTLA_BOOTSTRAP", self.bootstrap)
+            for name, value in logins.variables(self.bootstrap).items():
+                patch.setenv(name, value)
             status, output, errors = run([*arguments], data)
         return subprocess.CompletedProcess(arguments, status, output.encode(), errors.encode())
 
