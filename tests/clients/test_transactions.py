@@ -16,7 +16,8 @@ from time import monotonic
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioPartition
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from kafka import KafkaProducer
 
 from benchmarks.peers.apache_kafka import SHORT_LIVED_JVM, java_command, run_tool
@@ -272,6 +273,7 @@ def test_kafkas_own_tools_show_and_abort_transactions(broker: LocalBroker, topic
     assert "Ongoing" in shown and f"{topic}-0" in shown
     shown = transactions("abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
     assert committed_values(broker.bootstrap, topic, 0) == []
-    with RawClient(broker.host, broker.port) as client:
-        fetched = client.fetch(topic, 0, 0, isolation_level=1)
-    assert fetched.last_stable_offset == fetched.high_watermark == 2
+    admin, partition = AdminClient(logins.librdkafka(broker.bootstrap)), TopicPartition(topic, 0)
+    for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED):
+        ends = admin.list_offsets({partition: OffsetSpec.latest()}, isolation_level=level)
+        assert ends[partition].result(PATIENCE_S).offset == 2
