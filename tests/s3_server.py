@@ -4,6 +4,7 @@ import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.request import Request, urlopen
 
 from moto.server import ThreadedMotoServer
 
@@ -13,11 +14,14 @@ ACCESS = {"aws.access.key.id": "someone", "aws.secret.access.key": "hush-hush"}
 
 @contextmanager
 def s3_server() -> Iterator[str]:
-    """The address of a server without buckets."""
+    """The address of a server without buckets. Servers of one process share what they store: only one may run."""
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
+    address = "http://{}:{}".format(*server.get_host_and_port())
     try:
-        yield "http://{}:{}".format(*server.get_host_and_port())
+        with urlopen(Request(f"{address}/moto-api/reset", method="POST")) as answer:
+            assert answer.status == 200
+        yield address
     finally:
         server.stop()
 
