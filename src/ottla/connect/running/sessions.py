@@ -14,14 +14,27 @@ if TYPE_CHECKING:
 MASTER: Final = "local[*]"
 DAEMON: Final = {"spark.python.daemon.module": "ottla.connect.running.daemon"}
 
+SMALL_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms32m -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30"
+"""No row comes through the JVM: it hands orders to Python workers and takes their reports. So the second compiler, a
+heap that grows beyond need and threads for its collection are not worth what they cost. Seen on a busy machine: 5.6
+instead of 8.6 s of CPU until the first row, and 315 instead of 341 MB."""
+REMEMBERED: Final = {
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
+    "spark.sql.ui.retainedExecutions": "20",
+}
+"""Spark remembers a thousand jobs and a hundred thousand tasks for a user interface that is switched off."""
+
 
 def create_session(name: str, master: str, config: Mapping[str, object] | None = None) -> "SparkSession":
     """The JVM takes its classes from an archive and compiles less, as that of an app of Streams does."""
     import ottla.spark
     from ottla.spark.quick_start import make_java_options
 
-    java = {"spark.driver.extraJavaOptions": make_java_options(os.environ)}
-    return ottla.spark.session(name, master=master, config={**SESSION_SETTINGS, **DAEMON, **java, **(config or {})})
+    java = {"spark.driver.extraJavaOptions": f"{make_java_options(os.environ)} {SMALL_JVM}"}
+    settings = {**SESSION_SETTINGS, **DAEMON, **REMEMBERED, **java}
+    return ottla.spark.session(name, master=master, config={**settings, **(config or {})})
 
 
 class SharedSession:
