@@ -87,7 +87,7 @@ def make_start_workload(connectors: int) -> Workload:
             worker.wait_until(
                 lambda: count_records(bench.bootstrap, topic) == connectors, f"the lines of {title} are not there"
             )
-            seconds, memory = time.perf_counter() - worker.began, worker.usage.resident_bytes
+            seconds, memory = time.perf_counter() - worker.began, worker.memory_bytes
             latencies = _measure_latencies(bench.bootstrap, worker, topic, files)
             return {
                 Row(f"start to the first line of {title}", "s", more_is_better=False): seconds,
@@ -126,7 +126,7 @@ WORKLOADS = (
 def describe(size: Size) -> str:
     return (
         f"{size.rows:,} rows of about 100 B, of which a third is not counted. Change capture and the sink of "
-        "PostgreSQL are beside Debezium's, a mirror is beside MirrorMaker 2."
+        "PostgreSQL are beside Debezium's, a mirror is beside MirrorMaker 2. Pages that processes share count once."
     )
 
 

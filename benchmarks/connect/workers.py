@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import psutil
+
 from benchmarks.loads.topics import Mismatch
 from benchmarks.peers import apache_kafka as peer
 from benchmarks.peers.broker_process import Usage, read_usage
@@ -82,6 +84,16 @@ class RunningWorker:
     @property
     def usage(self) -> Usage:
         return read_usage(self._process.pid)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of all processes of the worker. Pages that they share count once: Spark forks its Python workers."""
+        root = psutil.Process(self._process.pid)
+        found = 0
+        for process in [root, *root.children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found += process.memory_full_info().pss
+        return found
 
     def _answers(self) -> bool:
         with contextlib.suppress(OSError):
