@@ -232,6 +232,8 @@ class Run:
         if self._state.state is State.PAUSED:
             paused = TaskState(State.PAUSED)
             tasks = tuple(each if each.state is State.FAILED else paused for each in tasks)
+        if self._state.state is State.FAILED:  # no task goes on
+            tasks = tuple(each if each.state is State.FAILED else self._state for each in tasks)
         topics = frozenset() if loop is None else frozenset(loop.topics)
         status = RunStatus(self._state, tasks, topics)
         if status != self._told:

@@ -1,7 +1,7 @@
 """From records to the rows of a table: which columns a run of records has, and which rows it deletes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -89,7 +89,7 @@ class RowMaker:
         """The rows of records from an offset on. What cannot be a row at all is added to `refused`."""
         made = []
         for rows in found:
-            for run in _list_runs(rows, refused):
+            for run in _list_runs(rows, refused, needs_keys=self._mode == "record_key"):
                 assert run.offset is not None
                 first = len(run.offset.filter(pc.less(run.offset, position)))
                 if first < len(run):
@@ -186,8 +186,10 @@ def _filter(run: RecordColumns, kept: pa.Array) -> RecordColumns:
     )
 
 
-def _list_runs(rows: RecordColumns | Sequence[Record], refused: list[RefusedRecord]) -> list[RecordColumns]:
-    """Records as columns, a new run wherever the topic or a schema changes."""
+def _list_runs(
+    rows: RecordColumns | Sequence[Record], refused: list[RefusedRecord], *, needs_keys: bool
+) -> list[RecordColumns]:
+    """Records as columns, a new run wherever the topic or a schema changes. Keys without a schema are left out."""
     if isinstance(rows, RecordColumns):
         return [rows]
     runs: list[list[Record]] = []
@@ -196,6 +198,11 @@ def _list_runs(rows: RecordColumns | Sequence[Record], refused: list[RefusedReco
         if record.value_schema is None and record.value is not None:
             refused.append(RefusedRecord(record, "the value has no schema of a struct, which tells the columns"))
             continue
+        if record.key is not None and record.key_schema is None:
+            if needs_keys:
+                refused.append(RefusedRecord(record, "pk.mode is record_key, and the key has no schema"))
+                continue
+            record = replace(record, key=None)
         is_same = runs and (record.topic, record.key_schema) == (runs[-1][0].topic, runs[-1][0].key_schema)
         if is_same and (record.value is None or schema is None or record.value_schema == schema):
             runs[-1].append(record)
