@@ -95,13 +95,14 @@ def create_topics(bootstrap: str, topics: int) -> None:
     client.close()
 
 
-def measure_all(topics: int, times: int) -> list[Timing]:
+def measure_all(topics: int, times: int) -> Iterator[Timing]:
     with tempfile.TemporaryDirectory() as home, ottla.testing.broker(process=True) as broker:
         create_topics(broker.bootstrap, topics)
         paths = {"PYTHONPATH": str(PROJECT / "src"), "XDG_CONFIG_HOME": home, "XDG_DATA_HOME": home}
         environment = {**os.environ, **paths, "OTTLA_BOOTSTRAP": broker.bootstrap, "OTTLA_COMPLETION_SECONDS": "60"}
         measure(("group", "reset", "readers", "--topic", "topic-00000", "--to-earliest"), 1, environment)
-        return [measure(words, times, environment) for words in list_commands(topics)]
+        for words in list_commands(topics):
+            yield measure(words, times, environment)
 
 
 def main() -> None:
@@ -113,7 +114,10 @@ def main() -> None:
     print("\n| command | processor ms | elapsed ms | of 300 ms |\n|---|---|---|---|")
     for timing in measure_all(options.topics, options.times):
         share = f"{timing.processor_s / PROMISE_S:.0%}"
-        print(f"| `{timing.command}` | {timing.processor_s * 1000:.0f} | {timing.elapsed_s * 1000:.0f} | {share} |")
+        print(
+            f"| `{timing.command}` | {timing.processor_s * 1000:.0f} | {timing.elapsed_s * 1000:.0f} | {share} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -51,7 +51,13 @@ TRACEBACK_VARIABLE = "OTTLA_TRACEBACK"
 GARBAGE_THRESHOLD = 20_000
 """Imported modules stay and a request's objects are freed at once, so a rare garbage collection is enough."""
 
-ALIASES = {"ls": ("list",), "rm": ("delete", "remove"), "show": ("describe",), "info": ("describe", "status")}
+ALIASES = {
+    "ls": ("list",),
+    "rm": ("delete", "remove"),
+    "del": ("delete", "remove"),
+    "show": ("describe",),
+    "info": ("describe", "status"),
+}
 """Words that people try first. The plural of a command stands for it too."""
 
 COMMANDS = {
@@ -95,7 +101,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _open_missing_streams()
     gc.set_threshold(GARBAGE_THRESHOLD)
     try:
-        options = command_parser({command}).parse_args(given)
+        parser = command_parser({command})
+        options, left = parser.parse_known_args(given)
+        if left:
+            _refuse_words(parser, options, left)
         status: int = import_module(f"ottla.cli.{options.command}").run(options)
         sys.stdout.flush()
         return status
@@ -113,6 +122,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         print(f"ottla: {explain_error(error)}", file=sys.stderr)
         return error.status if isinstance(error, CommandError) else FAILURE
+
+
+def _refuse_words(parser: argparse.ArgumentParser, options: argparse.Namespace, left: Sequence[str]) -> NoReturn:
+    """End with a usage error that names the first word that the command does not know, and the nearest it knows."""
+    from ottla.cli.suggestions import suggest
+
+    for word in (options.command, getattr(options, "action", "")):
+        inner = next((each for each in parser._actions if isinstance(each, argparse._SubParsersAction)), None)
+        if inner is not None and word in inner.choices:
+            parser = inner.choices[word]
+    word = next((each for each in left if each.startswith("-")), left[0])
+    name = word.partition("=")[0]
+    if name.startswith("-"):
+        names = [each for action in parser._actions for each in action.option_strings]
+        parser.error(f"there is no option {name}{suggest(name, names).replace(repr(name), name)}")
+    parser.error(f"one argument too many: {word!r}")
 
 
 def _is_traceback_wanted() -> bool:

@@ -94,6 +94,12 @@ def to_command_error(error: "KafkaException", what: str) -> CommandError:
     return CommandError(f"{what}: {explain(error.args[0])}")
 
 
+def _suggest_setting(name: str) -> str:
+    from ottla.cli.doctor.connecting import SETTING_NAMES
+
+    return suggest(name, SETTING_NAMES)
+
+
 class ConnectionErrors:
     """Errors that librdkafka reports about its connections, outside of any request. Used as its `error_cb`."""
 
@@ -258,8 +264,9 @@ class CommandClient:
             client = Client({**self.settings, "request.timeout.ms": str(int(min(CONNECT_S, PROBE_S) * 1000))})
             with closing(client):
                 client.connect_any()
-        except ValueError:  # settings that only librdkafka understands
-            return CommandError(f"no broker answers at {self.address}: {reason}")
+        except ValueError as error:  # settings that only librdkafka understands
+            hint = ". An address is HOST:PORT" if str(error).startswith(BOOTSTRAP) else ""
+            return CommandError(f"no broker answers at {self.address}: {reason}{hint}")
         except NotAuthenticated as error:
             return CommandError(f"cannot connect to {error}")
         except NotListening as error:
@@ -278,7 +285,8 @@ class CommandClient:
             except KafkaException as error:
                 unknown = _UNKNOWN_SETTING.match(error.args[0].str())
                 if unknown is None or unknown[1] not in self._optional:
-                    raise CommandError(f"-X: {explain(error.args[0])}", USAGE_ERROR) from None
+                    hint = _suggest_setting(unknown[1]) if unknown is not None else ""
+                    raise CommandError(f"-X: {explain(error.args[0])}{hint}", USAGE_ERROR) from None
                 del self._library_settings[unknown[1]]
 
     def _wait_for_brokers(self) -> list[int]:

@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--from-beginning", action="store_true", help="has no effect: without another flag this is where it begins"
     )
     start = parser.add_mutually_exclusive_group()
-    start.add_argument("-o", "--offset", type=parse_offset, help="begin at this offset of each partition")
+    start.add_argument("-o", "--offset", type=parse_start, help="begin at this offset of each partition")
     start.add_argument(
         "--since", metavar="TIME", help="begin at a time: 10m (ago), 2026-01-31T18:00:00Z, or milliseconds since 1970"
     )
@@ -93,6 +93,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-K", "--key-separator", default="\\t", metavar="TEXT", help=r"between key and value (default: \t)"
     )
     parser.add_argument("--null", default="", metavar="TEXT", help="printed for a null key or value (default: nothing)")
+
+
+def parse_start(text: str) -> int:
+    """An argparse type: an offset. Words of Kafka's tools get the option that means the same."""
+    if text in ("latest", "end", "-1"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not an offset; --last 0 begins at the end, with --follow")
+    if text in ("earliest", "beginning"):
+        return 0
+    return parse_offset(text)
 
 
 def run(options: argparse.Namespace) -> int:

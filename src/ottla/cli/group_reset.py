@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ottla.cli.client import CommandClient
 from ottla.cli.command_error import USAGE_ERROR, CommandError
-from ottla.cli.group_description import fetch_committed_offsets
+from ottla.cli.group_description import fetch_committed_offsets, suggest_group
 from ottla.cli.numbers import INT64_MAX, int_between, parse_offset
 from ottla.cli.offset_ranges import nearest, time_ms
 from ottla.topic_partition import TopicPartition
@@ -99,6 +99,9 @@ def _select_partitions(
     if options.all_topics == bool(options.topic):
         raise CommandError("group reset: give either --topic or --all-topics", USAGE_ERROR)
     if options.all_topics:
+        if not committed:
+            hint = suggest_group(client, options.name)
+            raise CommandError(f"group {options.name!r} has committed no offsets{hint}; --topic names where to begin")
         return sorted(committed)
     selected: dict[TopicPartition, None] = {}
     for text in options.topic:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cli.client import CommandClient
 from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.suggestions import suggest
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import ConfigEntry
@@ -59,10 +60,19 @@ def settings_of(client: CommandClient, kind: str, name: str) -> list[Setting]:
     return found
 
 
+def _check_removed(client: CommandClient, kind: str, name: str, removed: Sequence[str]) -> None:
+    """CommandError for the first name that is no setting of the resource: brokers take no notice of it."""
+    known = {setting.name for setting in settings_of(client, kind, name)} if removed else set()
+    for each in removed:
+        if each not in known:
+            raise CommandError(f"{kind} {name!r} has no setting {each!r}{suggest(each, known)}")
+
+
 def apply_changes(client: CommandClient, kind: str, name: str, changes: Sequence[Change], *, dry_run: bool) -> None:
     """Apply all changes or none, and print what was done."""
     from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
+    _check_removed(client, kind, name, [change.name for change in changes if change.operation == "DELETE"])
     entries = [
         ConfigEntry(change.name, change.value, incremental_operation=AlterConfigOpType[change.operation])
         for change in changes

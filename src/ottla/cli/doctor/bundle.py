@@ -52,7 +52,9 @@ def write_bundle(options: argparse.Namespace, settings: Mapping[str, str], findi
             for number, log in enumerate(options.logs, start=1):
                 archive.writestr(f"logs/{number}-{os.path.basename(log)}", redactor.redact(_read_end(log)))
     except OSError as error:
-        raise CommandError(f"{error.filename or path}: {error.strerror or error}") from None
+        named = str(error.filename or path)
+        place = path if named.startswith(path) else named  # the bundle is written beside its place first
+        raise CommandError(f"{place}: {error.strerror or error}") from None
 
 
 def _open_private(path: str) -> Any:
