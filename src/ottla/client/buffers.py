@@ -2,20 +2,17 @@
 
 `allocate_array` hands out ordinary arrays. When the last reference to an array is gone, for example with the Arrow
 batch that was built on it, its memory returns to the pool here, and the next request for about as many bytes gets it.
-The content is not cleared. Without numpy, which only columns need, `allocate_bytes` hands out plain bytes.
+The content is not cleared. In a process that has not loaded numpy, which only columns need, `allocate_bytes` hands out
+plain bytes: a command that asks one question would take longer to import numpy than to do anything else.
 """
 
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
-try:
-    import numpy as np
-except ImportError:
-    HAS_NUMPY = False
-else:
-    HAS_NUMPY = True
-
 if TYPE_CHECKING:
+    import numpy as np
+
     Array = np.ndarray[Any, np.dtype[Any]]
 
 IDLE_BYTES_MAX = 128 * 1024 * 1024
@@ -30,6 +27,8 @@ _idle_bytes = 0
 
 def allocate_array(kind: type, count: int) -> "Array":
     """An array of `count` items, not cleared."""
+    import numpy as np
+
     global _idle_bytes
     used = count * np.dtype(kind).itemsize
     size = _round_up(used)
@@ -47,9 +46,10 @@ def allocate_array(kind: type, count: int) -> "Array":
 
 def allocate_bytes(size: int) -> memoryview:
     """Writable bytes, not cleared."""
-    if not HAS_NUMPY:
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
         return memoryview(bytearray(size))
-    return allocate_array(np.uint8, size).data
+    return allocate_array(numpy.uint8, size).data
 
 
 def _round_up(size: int) -> int:

@@ -204,3 +204,13 @@ def test_a_command_may_be_started_without_input_and_output() -> None:
         text=True,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_commands_ask_with_loads_no_columns() -> None:
+    """numpy, numba and pandas take longer to import than a command may take."""
+    code = (
+        "import sys, ottla.client.client, ottla.client.fetching, ottla.streams.running.registration, ottla.cli.config;"
+        "print(sys.modules.keys() & {'numpy', 'numba', 'pandas', 'pyarrow', 'confluent_kafka', 'asyncio'} or '{}')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (done.stdout, done.stderr) == ("{}\n", "")

@@ -3,6 +3,8 @@
 A starting app registers before it fences older owners of its transactional ids. So an app whose transaction was ended
 by somebody else can tell why: if the record names another instance, that one has taken over; if not, a transaction has
 timed out. A stopped app stays registered, because `ottla stream reset` must know what to delete.
+
+Columns and kernels are imported where they are used: `ottla stream list` needs them only if there is an app.
 """
 
 import json
@@ -11,11 +13,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from ottla.client.client import EARLIEST, LATEST, READ_COMMITTED, Client, UnknownTopic
-from ottla.client.fetching import fetch
-from ottla.client.sending import EncodedBatch, Sender
-from ottla.pipeline.decoding import decode
-from ottla.pipeline.encoding import Encoder
-from ottla.streams.running.internal_topics import create_topic
 from ottla.topic_partition import TopicPartition
 
 TOPIC: Final = "__ottla_streams_apps"
@@ -54,6 +51,8 @@ class Registration:
 
 def create_registry(client: Client) -> None:
     """Create the topic unless it exists. A reader waits two seconds for a topic before it takes it for missing."""
+    from ottla.streams.running.internal_topics import create_topic
+
     create_topic(client, TOPIC, 1, _CONFIG)
 
 
@@ -76,6 +75,9 @@ def forget(client: Client, app: str) -> None:
 
 
 def _send(client: Client, rows: Any) -> None:
+    from ottla.client.sending import EncodedBatch, Sender
+    from ottla.pipeline.encoding import Encoder
+
     encoder = Encoder(lambda topic: 1, client.random, topic=TOPIC)
     sender = Sender(client)
     batches: list[EncodedBatch] = [*encoder.add(rows), *encoder.flush()]
@@ -91,6 +93,9 @@ def read_registrations(client: Client) -> dict[str, Registration]:
         end = client.list_offsets({where: LATEST}, READ_COMMITTED)[where].offset
     except UnknownTopic:
         return {}
+    from ottla.client.fetching import fetch
+    from ottla.pipeline.decoding import decode
+
     found: dict[str, Registration] = {}
     for batch in decode(fetch(client, *where, start, end), *where, start, end, ("key", "value")):
         for row in batch.to_pylist():
