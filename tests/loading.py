@@ -7,6 +7,7 @@ and exchanges it for the real test when it runs.
 A run of tests that are named or selected one by one does without: every worker collects what it was told.
 """
 
+import gc
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,8 @@ import pytest
 from tests.patience import PATIENCE_S
 
 LISTING = "tests.json"
+MUCH_S = 0.3
+"""Processor time after which so much was imported that no later collection of garbage should look at it again."""
 
 Listing = Mapping[str, Sequence[str]]
 """File -> the names of its tests. Both together are a test's id."""
@@ -96,8 +99,15 @@ class ListedFile(pytest.File):
         global _loading_s
         if self._loaded is None:
             began = time.process_time()
-            module: pytest.Module = pytest.Module.from_parent(self.parent, path=self.path)
-            self._loaded = {item.nodeid: item for item in self.session.genitems(module)}
+            gc.disable()  # next to everything that is imported stays
+            try:
+                module: pytest.Module = pytest.Module.from_parent(self.parent, path=self.path)
+                self._loaded = {item.nodeid: item for item in self.session.genitems(module)}
+            finally:
+                gc.enable()
+            if time.process_time() - began > MUCH_S:
+                gc.collect()
+                gc.freeze()
             _loading_s += time.process_time() - began
         return self._loaded
 

@@ -9,9 +9,16 @@ import pytest
 
 from tests.tidy import layers, shape
 from tests.tidy.bans import BANS, Ban
-from tests.tidy.source import ROOT, Finding, Module, imports, modules, project_files, within
+from tests.tidy.source import ROOT, Finding, Module, forget_modules, imports, modules, project_files, within
 
 Rule = Callable[[Module], Iterator[Finding]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def parsed() -> Iterator[None]:
+    """What other tests of this process would only have in their way is freed."""
+    yield
+    forget_modules()
 
 
 def report(findings: Iterable[Finding]) -> str:

@@ -44,6 +44,7 @@ from tests.scenarios.every_request import (
     ask_until_settled,
     build_request,
     errors_in,
+    pair_versions,
     parts_of,
 )
 from tests.scenarios.group_requests import NOBODY, group_of
@@ -71,12 +72,7 @@ LISTS = {"ListGroups", "ListTransactions"}
 OPEN = {"DescribeCluster"}
 """APIs that answer everybody, and need a right only for a part of the answer."""
 
-PAIRS = [
-    (name, version)
-    for name, handler in HANDLERS.items()
-    if name not in WITH_A_CODEC_OF_THEIR_OWN
-    for version in handler.versions
-]
+PAIRS = pair_versions("older versions without rights", 60)
 
 
 @pytest.fixture(scope="module")

@@ -50,7 +50,7 @@ def wait_until(condition: Callable[[], object], what: str) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline, f"{what} does not come true"
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 def fill(client: RawClient, topic: str, batches: int, keys: int = 20, mark: str = "") -> None:
@@ -191,6 +191,7 @@ def test_a_kill_during_compaction_leaves_the_log_as_it_was(broker: LocalBroker) 
         assert latest(read_all(client, "table")) == before
 
 
+@pytest.mark.sample("ends of a child that compacts", 1)
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_the_child_ends_with_its_broker(broker: LocalBroker, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
     monkeypatch.setattr(compaction, "IDLE_S", 1000.0)

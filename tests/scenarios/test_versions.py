@@ -12,30 +12,18 @@ from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResp
 from tests.raw_client import RawClient
 from tests.scenarios.client_calls import append, connect, decode_values, find_topic_id, make_batch
 from tests.scenarios.every_request import (
-    HANDLERS,
     REFUSALS,
     REQUESTS,
-    WITH_A_CODEC_OF_THEIR_OWN,
     ask_until_settled,
     build_request,
     errors_in,
+    pair_versions,
 )
 
 PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
 
 
-SPOKEN = {name: handler.versions for name, handler in HANDLERS.items()}
-
-
-@pytest.mark.parametrize(
-    ("api", "version"),
-    [
-        (name, version)
-        for name, versions in SPOKEN.items()
-        if name not in WITH_A_CODEC_OF_THEIR_OWN
-        for version in versions
-    ],
-)
+@pytest.mark.parametrize(("api", "version"), pair_versions("older versions", 90))
 def test_every_version_is_answered_in_its_own_form(api: str, version: int, client: RawClient, topic: str) -> None:
     # The answer can be decoded to its last byte, has no unexpected error, and the next request is answered too. An API
     # without a request in the table is sent an empty one, whose answer may be an error.

@@ -1,6 +1,7 @@
 """The project's own source as data: its modules, what each imports, and which outside names each one uses."""
 
 import ast
+import gc
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -53,14 +54,29 @@ def _walked(text: str) -> tuple[ast.AST, ...]:
 
 @cache
 def modules() -> tuple[Module, ...]:
-    """Every module under `src`, in the order of their paths."""
-    found = []
+    """Every module under `src`, in the order of their paths, parsed."""
+    gc.disable()  # a million nodes stay, and it would look at all of them again and again
+    try:
+        found = [*_read_modules()]
+        for module in found:
+            module.nodes  # noqa: B018 - kept for those who ask later
+    finally:
+        gc.enable()
+    return tuple(found)
+
+
+def forget_modules() -> None:
+    """Free what was parsed."""
+    for kept in (modules, uses, names_used, _walked, _parsed):
+        kept.cache_clear()
+
+
+def _read_modules() -> Iterator[Module]:
     for path in sorted(SOURCE.rglob("*.py")):
         parts = path.relative_to(SOURCE).with_suffix("").parts
         is_package = parts[-1] == "__init__"
         name = ".".join(parts[:-1] if is_package else parts)
-        found.append(Module(name, path.read_text(encoding="utf-8"), is_package))
-    return tuple(found)
+        yield Module(name, path.read_text(encoding="utf-8"), is_package)
 
 
 @cache

@@ -1,11 +1,14 @@
 """Sensors of clients: who shares one, that they are bounded, and that they hold clients to their quota."""
 
+import pytest
+
 from ottla.cluster.quotas import make_entity
 from ottla.quotas import client_quota
 from ottla.quotas.addresses import AddressRates
 from ottla.quotas.client_quota import SHARED, ClientQuota
 from ottla.quotas.rates import Windows
 from ottla.quotas.table import QuotaTable, Who
+from tests.samples import sample_size
 
 WINDOWS = Windows(11, 1000)
 KEY = "producer_byte_rate"
@@ -63,11 +66,12 @@ def test_a_user_does_not_escape_by_new_client_ids() -> None:
         assert len(quota) == 1
 
 
-def test_a_flood_of_client_ids_takes_bounded_memory() -> None:
+def test_a_flood_of_client_ids_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     # Above the limit all further ids share one sensor, and so one quota. When the windows are over there is room again.
     clock = Clock()
+    monkeypatch.setattr(client_quota, "SENSORS_MAX", sample_size(1000, client_quota.SENSORS_MAX))
     quota = quota_of(clock, ([("client-id", None)], 1000.0))
-    for number in range(client_quota.SENSORS_MAX + 5000):
+    for number in range(client_quota.SENSORS_MAX + 500):
         quota.record("alice", f"id-{number}", 100)
     assert len(quota) == client_quota.SENSORS_MAX + 1
     assert quota.record("alice", "late", 1) > 0

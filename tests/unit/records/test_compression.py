@@ -16,7 +16,7 @@ from ottla.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, CorruptBatc
 
 CODECS = (GZIP, SNAPPY, LZ4, ZSTD)
 MIB = 1024 * 1024
-TEXT = b"".join(b"line %d of a text that repeats itself\n" % number for number in range(20_000))
+TEXT = b"".join(b"line %d of a text that repeats itself\n" % number for number in range(5_000))
 
 
 @given(st.sampled_from((NONE, *CODECS)), st.binary(max_size=2000), st.integers(1, 200))

@@ -179,7 +179,7 @@ def cases(paths: list[str], kind: str, mutations: dict[str, Mutation]) -> Iterat
 def test_binary_files(kind: str, clean: bool, paths: list[str]) -> None:
     # Of a log at most what was damaged is missing, or what was cut off; of all others nothing is.
     tried = 0
-    for path, name, mutation in choose_sample([*cases(paths, kind, BINARY_MUTATIONS)], 12):
+    for path, name, mutation in choose_sample([*cases(paths, kind, BINARY_MUTATIONS)], 6):
         disk, changed = damaged(path, mutation, clean=clean)
         if changed:
             tried += 1

@@ -128,5 +128,5 @@ def test_a_crash_anywhere_undoes_no_promise(power_cut: bool) -> None:
     asyncio.run(work(disk, promises))
     points = range(promises.begun_at + 1, disk.operations + 1)
     assert len(points) > 200
-    for operation in choose_sample(points, 30):
+    for operation in choose_sample(points, 15):
         crashed_at(operation, power_cut=power_cut)
