@@ -34,16 +34,16 @@ TESTS = Path(__file__).resolve().parent
 # Seconds of processor time that the tests of a folder take with all the processes that they start, and a quarter more.
 # Unlike the time on a clock, they are much the same on a busy machine.
 BUDGETS = {
-    ".": 25,
-    "unit": 280,
-    "scenarios": 95,
-    "simulation": 130,
+    ".": 18,
+    "unit": 230,
+    "scenarios": 75,
+    "simulation": 60,
     "clients": 165,
     "cluster": 100,
     "spark": 160,
     "streams": 150,
     "connect": 95,
-    "packages": 25,
+    "packages": 20,
 }
 STRICT = os.environ.get("OTTLA_BUDGET") == "strict"
 

@@ -31,11 +31,12 @@ from ottla.wire.fetch import (
 from ottla.wire.fetch.requests import _read_request
 from ottla.wire.malformed import Malformed
 from ottla.wire.primitives import READ_ERRORS, NodeEndpoint, reader
+from tests.samples import sample_size
 from tests.unit.wire.kio_oracle import kio_bytes
 from tests.unit.wire.mutations import mutants
 
 all_versions = pytest.mark.parametrize("version", fetch.VERSIONS)
-few = settings(max_examples=25, deadline=None)
+few = settings(max_examples=sample_size(10, 100), deadline=None)
 
 int8 = st.integers(-128, 127)
 int32 = st.integers(-(2**31), 2**31 - 1)

@@ -22,11 +22,12 @@ from ottla.wire.produce import (
     TopicData,
     TopicResult,
 )
+from tests.samples import sample_size
 from tests.unit.wire.kio_oracle import kio_bytes
 from tests.unit.wire.mutations import mutants
 
 all_versions = pytest.mark.parametrize("version", produce.VERSIONS)
-few = settings(max_examples=25, deadline=None)
+few = settings(max_examples=sample_size(10, 100), deadline=None)
 
 int16 = st.integers(-(2**15), 2**15 - 1)
 int32 = st.integers(-(2**31), 2**31 - 1)

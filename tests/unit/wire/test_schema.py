@@ -14,6 +14,7 @@ from ottla.wire.message import ZERO_UUID, Message
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
+from tests.samples import sample_size
 from tests.unit.wire.arbitrary import arbitrary, classes_and_versions, message_classes
 from tests.unit.wire.kio_messages import as_kio, kio_class, kio_read, kio_write
 
@@ -36,7 +37,7 @@ def test_agrees_with_kio_byte_for_byte(message_class: type[Message], seed: int) 
             assert kio_read(their_class, encoded) == entity
 
 
-@settings(max_examples=200)
+@settings(max_examples=sample_size(80, 1000))
 @given(st.sampled_from(CASES), st.randoms(use_true_random=False))
 def test_round_trip(case: tuple[type[Message], int], source: random.Random) -> None:
     """A message survives a round trip, also with numbers at the edge of their range and unknown error codes."""
