@@ -52,7 +52,6 @@ def broker() -> Iterator[LocalBroker]:
 
 @pytest.fixture(scope="module")
 def copies(broker: LocalBroker) -> Iterator[dict[str, Copies]]:
-    from ottla.console import copying
     from ottla.console.facts.access import Acl, create_acl
 
     console = Console(Options({**patient(broker.bootstrap), **broker.client_settings}), now_ms, time.monotonic)
@@ -62,7 +61,7 @@ def copies(broker: LocalBroker) -> Iterator[dict[str, Copies]]:
     commit(console, GROUP, TOPIC, {0: 2})
     with console.clients.borrow() as client:
         create_acl(client, Acl(2, "t", 3, "User:ann", "*", 3, 3))
-    yield {**make_copies(console.options), "access": copying.copy_access(console.options)}
+    yield make_copies(console.options)
     console.close()
 
 

@@ -11,7 +11,7 @@ GROUP = "it's a $(group)"
 
 
 def make_copies(options: Options) -> dict[str, Copies]:
-    """Views of a topic with records and a group that reads it."""
+    """Views of a topic with records and a group that reads it, in a cluster with ACLs."""
 
     def records(
         start: str, number: int | None = None, search: Search = copying.NO_SEARCH, part: int | None = None
@@ -36,5 +36,6 @@ def make_copies(options: Options) -> dict[str, Copies]:
         "pattern": records("oldest", search=Search("\\[[45]\\]", VALUE, is_pattern=True)),
         "produce": copying.copy_produce(options, WRITTEN),
         "transactions": copying.copy_transactions(options),
+        "access": copying.copy_access(options),
         "apps": copying.copy_apps(options),
     }
