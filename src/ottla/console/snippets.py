@@ -13,7 +13,7 @@ from ottla.console.console import Options
 from ottla.console.facts.searching import KEY, VALUE, Search
 
 CONNECT_LOGIN = "OTTLA_CONNECT_LOGIN"
-"""The variable in which copies find the user and the password of a worker of Kafka Connect, as user:password."""
+"""The variable in which copies find the user and the password of a worker of Kafka Connect, as in a URL."""
 _CARRIED = ("security.", "ssl.", "sasl.", "enable.ssl.")
 
 
@@ -112,8 +112,10 @@ def write_asking(url: str, variable: str = "") -> str:
     if not variable:
         return f"import json\nfrom urllib.request import urlopen\n\nfound = json.load(urlopen({url!r}))"
     is_login = variable == CONNECT_LOGIN
-    word = f"b64encode(os.environ[{variable!r}].encode()).decode()" if is_login else f"os.environ[{variable!r}]"
-    imports = "import json\n" + "from base64 import b64encode\n" * is_login
+    word = f"os.environ[{variable!r}]"
+    if is_login:  # as in a URL
+        word = f"b64encode(unquote({word}).encode()).decode()"
+    imports = "import json\n" + "from base64 import b64encode\nfrom urllib.parse import unquote\n" * is_login
     return (
         f"{imports}from urllib.request import Request, urlopen\n\n"
         f'headers = {{"Authorization": "{"Basic" if is_login else "Bearer"} " + {word}}}\n'

@@ -7,7 +7,8 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = 20.0
+"""A worker that starts Spark answers late on a busy machine."""
 CHANGE_S = 60.0
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
 
