@@ -10,6 +10,8 @@ import pytest
 
 from ottla.testing import LocalBroker
 from tests.clients import logins
+from tests.clients.command_server import CommandServer, run_command_server
+from tests.clients.groups import MEMBER_SERVER
 
 HERE = Path(__file__).parent
 LARGEST_MESSAGE = 12_000_000
@@ -22,6 +24,20 @@ def broker() -> Iterator[LocalBroker]:
     # Records have old timestamps, so that a seed gives the same ones. Retention would delete them, so it does not run.
     settings: dict[str, Any] = {"message_max_bytes": LARGEST_MESSAGE, "log_initial_task_delay_ms": 86_400_000}
     with logins.run_broker(process=True, **settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="session", autouse=True)
+def member_server() -> Iterator[None]:
+    """If a test has started a member of a group, its server ends with the tests."""
+    yield
+    MEMBER_SERVER.close()
+
+
+@pytest.fixture(scope="session")
+def commands() -> Iterator[CommandServer]:
+    """Runs commands without a start of Python for each."""
+    with run_command_server() as running:
         yield running
 
 

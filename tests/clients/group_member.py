@@ -10,6 +10,7 @@ events need not know which client it is. SIGTERM ends the member in order: it le
 
 import asyncio
 import contextlib
+import importlib
 import json
 import signal
 import sys
@@ -277,8 +278,18 @@ LIBRARIES: dict[str, Callable[[Membership], None]] = {
 }
 
 
-if __name__ == "__main__":
-    library, *words = sys.argv[1:]
+IMPORTED = ("confluent_kafka", "kafka", "aiokafka")
+
+
+def run(words: Sequence[str], connections: Sequence[int]) -> int:
+    """The program, for `fork_server.py`."""
+    importlib.reload(logins)  # they come with the environment
+    library, *membership = words
     report("startup_complete")
-    LIBRARIES[library](Membership(*words))
+    LIBRARIES[library](Membership(*membership))
     report("shutdown_complete")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:], ()))

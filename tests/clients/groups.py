@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -16,6 +17,7 @@ from benchmarks.peers.apache_kafka import java_command
 from tests.clients import logins
 from tests.clients.child import SOURCE
 from tests.clients.group_member import CONSUMER, SESSION_MS, Membership
+from tests.fork_server import HAND_OVER, run_fork_server
 from tests.patience import PATIENCE_MS, PATIENCE_S
 
 JAVA_ASSIGNORS = {
@@ -26,6 +28,12 @@ JAVA_ASSIGNORS = {
 RESTART_MS = PATIENCE_MS
 """The session time-out of a member that is restarted and must be back within it, however long its start takes."""
 JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m")
+
+SCRIPT = """#!{python} -IS
+import os, signal, socket, struct, sys
+{hand_over}
+hand_over("{path}", sys.argv[1:], [0, 1, 2])
+"""
 
 
 def run_at_once(*works: Callable[[], None]) -> None:
@@ -92,10 +100,36 @@ class MemberProcess:
         return status
 
 
+class MemberServer:
+    """Forks members, so that each of them need not import its library. It is started for the first of them."""
+
+    def __init__(self) -> None:
+        self._running = ExitStack()
+        self._script: Path | None = None
+        self._lock = threading.Lock()
+
+    def find_script(self) -> Path:
+        """The executable that stands for `python -m tests.clients.group_member`."""
+        with self._lock:
+            if self._script is None:
+                path = self._running.enter_context(run_fork_server("tests.clients.group_member"))
+                self._script = path.with_name("group-member")
+                self._script.write_text(SCRIPT.format(python=sys.executable, hand_over=HAND_OVER, path=path))
+                self._script.chmod(0o755)
+            return self._script
+
+    def close(self) -> None:
+        self._script = None
+        self._running.close()
+
+
+MEMBER_SERVER = MemberServer()
+
+
 def command(library: str, member: Membership, directory: Path) -> list[str]:
     if library != "java":
         words = [word for word in member if word is not None]
-        return [sys.executable, "-m", "tests.clients.group_member", library, *words]
+        return [str(MEMBER_SERVER.find_script()), library, *words]
     settings = directory / "java.properties"
     instance = ("--group-instance-id", member.instance) if member.instance else ()
     lines = ["fetch.max.wait.ms=50", "max.poll.records=500", *logins.java_lines(member.bootstrap)]

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from ottla.config.properties import format_properties
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests.clients import logins
+from tests.clients.command_server import CommandServer
 from tests.needs import require_program
 from tests.patience import PATIENCE_S
 from tests.unit.cli.every_command import run
@@ -31,15 +33,30 @@ QUICK = ("-X", "enable.idempotence=false")
 """Saves the half second that librdkafka waits before it asks for a producer id."""
 
 
-class CommandLine:
-    """Runs the command with the broker it talks to."""
+class Commands(ABC):
+    """Runs commands with the broker that they talk to."""
 
-    def __init__(self, bootstrap: str, directory: Path) -> None:
+    bootstrap: str
+
+    @abstractmethod
+    def ended(self, *arguments: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        """Run a command until it has ended."""
+
+    def __call__(self, *arguments: str, data: bytes = b"") -> bytes:
+        """Run a command that must succeed. Returns what it prints. It must print nothing on stderr."""
+        ended = self.ended(*arguments, *(QUICK if arguments[0] == "produce" else ()), data=data)
+        assert (ended.returncode, ended.stderr) == (0, b""), ended.stderr.decode()
+        return ended.stdout
+
+
+class CommandLine(Commands):
+    """Runs each command in a process."""
+
+    def __init__(self, bootstrap: str, directory: Path, commands: CommandServer) -> None:
         self.directory = directory
         self.bootstrap = bootstrap
-        script = directory / "ottla"
-        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ottla "$@"\n')
-        script.chmod(0o755)
+        self._script = directory / "ottla"
+        commands.write_script(self._script)
         self.environment = {
             **os.environ,
             **logins.variables(bootstrap),
@@ -49,18 +66,12 @@ class CommandLine:
 
     def ended(self, *arguments: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
-            [sys.executable, "-m", "ottla", *arguments],
+            [self._script, *arguments],
             input=data,
             env=self.environment,
             capture_output=True,
             timeout=PATIENCE_S,
         )
-
-    def __call__(self, *arguments: str, data: bytes = b"") -> bytes:
-        """Run a command that must succeed. Returns what it prints. It must print nothing on stderr."""
-        ended = self.ended(*arguments, *(QUICK if arguments[0] == "produce" else ()), data=data)
-        assert (ended.returncode, ended.stderr) == (0, b""), ended.stderr.decode()
-        return ended.stdout
 
     def shell(self, line: str) -> str:
         """Run a line of bash. Returns stdout and stderr together, as a terminal shows them."""
@@ -76,6 +87,7 @@ class CommandLine:
 
     @contextmanager
     def running(self, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A command in a Python of its own, for signals."""
         command = [sys.executable, "-m", "ottla", *arguments]
         child = subprocess.Popen(
             command, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -87,8 +99,11 @@ class CommandLine:
                 child.kill()
 
 
-class SameProcess(CommandLine):
+class SameProcess(Commands):
     """Runs commands in this process: a hundred processes would take longer than what they do."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
 
     def ended(self, *arguments: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         with pytest.MonkeyPatch.context() as patch:
@@ -99,8 +114,8 @@ class SameProcess(CommandLine):
 
 
 @pytest.fixture
-def ottla(broker: LocalBroker, tmp_path: Path) -> CommandLine:
-    return CommandLine(broker.bootstrap, tmp_path)
+def ottla(broker: LocalBroker, tmp_path: Path, commands: CommandServer) -> CommandLine:
+    return CommandLine(broker.bootstrap, tmp_path, commands)
 
 
 def examples(page: Path = PAGE) -> list[tuple[str, list[str]]]:
@@ -122,13 +137,13 @@ def fits(printed: str, expected: str) -> bool:
     return re.fullmatch(pattern, SPACES.sub(" ", printed)) is not None
 
 
-def test_the_examples_of_the_page_print_what_it_says(tmp_path: Path) -> None:
+def test_the_examples_of_the_page_print_what_it_says(tmp_path: Path, commands: CommandServer) -> None:
     # Every example runs in order on one new broker, and prints what the page says.
     require_program("bash")
-    commands = {command.split("ottla ", 1)[1].split()[0] for command, _ in examples() if "ottla " in command}
-    assert commands >= {"topic", "produce", "consume", "config", "bench", "log", "completion", "group", "txn"}
+    shown = {command.split("ottla ", 1)[1].split()[0] for command, _ in examples() if "ottla " in command}
+    assert shown >= {"topic", "produce", "consume", "config", "bench", "log", "completion", "group", "txn"}
     with local_broker(process=True) as fresh:  # without security: the commands of the page have no login
-        ottla = CommandLine(fresh.bootstrap, tmp_path)
+        ottla = CommandLine(fresh.bootstrap, tmp_path, commands)
         ottla.environment["DATA"] = str(fresh.directory)
         ottla.environment["COPY"] = str(tmp_path)
         ottla.environment["XDG_CONFIG_HOME"] = str(tmp_path / "config")
@@ -228,11 +243,11 @@ def test_a_record_that_the_broker_refuses_is_reported(ottla: CommandLine, topic:
     assert "1 record not delivered: Message size too large" in line
 
 
-def test_a_broker_that_dies_under_a_producer_is_reported(tmp_path: Path) -> None:
+def test_a_broker_that_dies_under_a_producer_is_reported(tmp_path: Path, commands: CommandServer) -> None:
     # Records that the broker acknowledged stay in the log. A setting of the client says how long it retries the rest.
     # The error is one line.
     with logins.run_broker(process=True) as fresh:
-        ottla = CommandLine(fresh.bootstrap, tmp_path)
+        ottla = CommandLine(fresh.bootstrap, tmp_path, commands)
         ottla("topic", "create", "orders")
         with ottla.running("produce", "orders", "-X", "message.timeout.ms=1500", *QUICK) as child:
             assert child.stdin is not None
@@ -295,19 +310,19 @@ def test_trimming_deletes_the_oldest_and_no_more(ottla: CommandLine, topic: str)
     assert ottla.ended("topic", "trim", topic).returncode == 2
 
 
-def test_groups_and_transactions_of_our_broker(broker: LocalBroker, tmp_path: Path, topic: str) -> None:
-    ottla = SameProcess(broker.bootstrap, tmp_path)
+def test_groups_and_transactions_of_our_broker(broker: LocalBroker, topic: str) -> None:
+    ottla = SameProcess(broker.bootstrap)
     ottla("topic", "create", topic, "-p", "2")
     use_groups(ottla, topic)
     use_transactions(ottla, topic)
 
 
-def test_every_command_works_with_apache_kafka(apache_kafka: ApacheKafka, tmp_path: Path) -> None:
+def test_every_command_works_with_apache_kafka(apache_kafka: ApacheKafka) -> None:
     # Every command does on Apache Kafka what the page shows for our broker.
-    use_everything(SameProcess(apache_kafka.bootstrap, tmp_path))
+    use_everything(SameProcess(apache_kafka.bootstrap))
 
 
-def use_everything(ottla: CommandLine) -> None:
+def use_everything(ottla: Commands) -> None:
     """Run each command, and check the result that it must have on any cluster."""
     name = "use-everything"
     assert ottla("topic", "create", name, "-p", "2") == f"topic '{name}' created\n".encode()
@@ -339,7 +354,7 @@ def use_everything(ottla: CommandLine) -> None:
     assert ended.returncode == 1
 
 
-def use_groups(ottla: CommandLine, topic: str) -> None:
+def use_groups(ottla: Commands, topic: str) -> None:
     """Set, show and delete the committed offsets of a group."""
     group = "use-groups"
 
@@ -373,7 +388,7 @@ def use_groups(ottla: CommandLine, topic: str) -> None:
     assert ottla.ended("group", "delete", group).returncode == 1
 
 
-def use_transactions(ottla: CommandLine, topic: str) -> None:
+def use_transactions(ottla: Commands, topic: str) -> None:
     """Show a transaction while it is open and after it has ended. None is reported as hanging."""
     producer = Producer({**logins.librdkafka(ottla.bootstrap), "transactional.id": "use-transactions"})
     producer.init_transactions(PATIENCE_S)

@@ -1,14 +1,13 @@
 """`ottla config` for every kind of resource, on our broker and on Apache Kafka: list, get, set and delete."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.peers.apache_kafka import ApacheKafka
 from ottla.testing import LocalBroker
-from tests.clients.test_command_line import CommandLine, SameProcess
+from tests.clients.test_command_line import Commands, SameProcess
 
 KINDS = [
     # kind, name or --default, setting, value, source, a value that is refused
@@ -26,7 +25,7 @@ KINDS = [
 ]
 
 
-def use_kind(ottla: CommandLine, case: tuple[str, ...], *, is_kafka: bool) -> None:
+def use_kind(ottla: Commands, case: tuple[str, ...], *, is_kafka: bool) -> None:
     """Set, get, list and delete one setting; a wrong name and a wrong value are refused in one line."""
 
     kind, name, setting, value, source, wrong = case
@@ -63,7 +62,7 @@ def use_kind(ottla: CommandLine, case: tuple[str, ...], *, is_kafka: bool) -> No
     assert b"nothing was set" in ottla("config", "delete", kind, name, "--all")
 
 
-def use_loggers(ottla: CommandLine) -> None:
+def use_loggers(ottla: Commands) -> None:
     def read() -> dict[str, str]:
         rows = json.loads(ottla("config", "get", "broker-logger", "1", "--format", "json"))
         return {row["name"]: row["value"] for row in rows}
@@ -88,18 +87,18 @@ def use_loggers(ottla: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("case", KINDS, ids=lambda case: f"{case[0]} {case[1]}")
-def test_our_broker(broker: LocalBroker, tmp_path: Path, case: tuple[str, ...]) -> None:
-    ottla = SameProcess(broker.bootstrap, tmp_path)
+def test_our_broker(broker: LocalBroker, case: tuple[str, ...]) -> None:
+    ottla = SameProcess(broker.bootstrap)
     ottla("topic", "create", "kinds", "--if-not-exists")
     use_kind(ottla, case, is_kafka=False)
 
 
-def test_loggers_of_our_broker(broker: LocalBroker, tmp_path: Path) -> None:
-    use_loggers(SameProcess(broker.bootstrap, tmp_path))
+def test_loggers_of_our_broker(broker: LocalBroker) -> None:
+    use_loggers(SameProcess(broker.bootstrap))
 
 
-def test_apache_kafka(apache_kafka: ApacheKafka, tmp_path: Path) -> None:
-    ottla = SameProcess(apache_kafka.bootstrap, tmp_path)
+def test_apache_kafka(apache_kafka: ApacheKafka) -> None:
+    ottla = SameProcess(apache_kafka.bootstrap)
     ottla("topic", "create", "kinds")
     for case in KINDS:
         use_kind(ottla, case, is_kafka=True)

@@ -21,6 +21,7 @@ from ottla.cli.ports import pick_port
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
 from tests import excuses
+from tests.clients.command_server import CommandServer
 from tests.clients.test_command_line import CommandLine, examples
 from tests.needs import require_program
 from tests.pages import ROOT, fits, list_blocks, run_programs
@@ -64,12 +65,12 @@ def start_program(directory: Path, *arguments: str) -> "subprocess.Popen[str]":
     return subprocess.Popen([sys.executable, *arguments], cwd=directory, stdout=subprocess.PIPE, text=True)
 
 
-def test_the_start_page(tmp_path: Path) -> None:
+def test_the_start_page(tmp_path: Path, commands: CommandServer) -> None:
     # A broker and a console as processes. The command line, the page for the browser and Python see the records.
     ports = {"9092": str(pick_port()), "9280": str(pick_port())}
     page = tmp_path / "start.md"
     page.write_text(replace_ports((DOCS / "start.md").read_text(), ports))
-    ottla = CommandLine(f"localhost:{ports['9092']}", tmp_path)
+    ottla = CommandLine(f"localhost:{ports['9092']}", tmp_path, commands)
     ottla.environment["XDG_DATA_HOME"] = str(tmp_path / "data")
     start, *steps = examples(page)
     with started(ottla, f"{start[0]} {ports['9280']} --port {ports['9092']}", start[1]):
@@ -118,12 +119,12 @@ def test_the_site_has_every_page() -> None:
     assert sorted(listed) == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
 
 
-def test_the_short_commands_of_other_pages(tmp_path: Path) -> None:
+def test_the_short_commands_of_other_pages(tmp_path: Path, commands: CommandServer) -> None:
     # Those blocks that tests/excuses.py gives to this test, one after the other at one new broker.
     require_program("bash")
     ran = []
     with local_broker(group_initial_rebalance_delay_ms=0) as fresh:
-        line_of = CommandLine(fresh.bootstrap, tmp_path)
+        line_of = CommandLine(fresh.bootstrap, tmp_path, commands)
         commit_as("readers", fresh)
         for name, table in excuses.BLOCKS.items():
             begins = [each for each, test in table.items() if test == excuses.SHORT_BLOCKS]

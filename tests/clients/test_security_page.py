@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ottla.cli.ports import pick_port
+from tests.clients.command_server import CommandServer
 from tests.clients.test_command_line import CommandLine, examples, fits
 from tests.needs import require_program
 from tests.patience import PATIENCE_S
@@ -36,10 +37,10 @@ def started(ottla: CommandLine, command: str) -> Iterator[None]:
             child.wait(PATIENCE_S)
 
 
-def test_the_set_up_of_the_page_works(tmp_path: Path) -> None:
+def test_the_set_up_of_the_page_works(tmp_path: Path, commands: CommandServer) -> None:
     require_program("bash")
     port = str(pick_port())
-    ottla = CommandLine("", tmp_path)
+    ottla = CommandLine("", tmp_path, commands)
     ottla.environment = {key: value for key, value in ottla.environment.items() if key != "OTTLA_BOOTSTRAP"}
     ottla.environment["XDG_CONFIG_HOME"] = str(tmp_path / "config")
     steps = [(command.replace(PORT, port), expected) for command, expected in examples(PAGE)]
