@@ -5,6 +5,7 @@ the user's Maven is set up for. OTTLA_KAFKA_JARS names a directory of jars to us
 needed: the broker and every tool is a class in those jars.
 """
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -98,10 +99,25 @@ def find_debezium_jars(patience_seconds: float = RESOLVE_SECONDS) -> Path:
 def resolve(complete: Path, patience_seconds: float, artifacts: Sequence[Artifact], *, alone: bool = False) -> None:
     """Have Maven copy the jars into a directory beside `complete`, and rename that to `complete` when all are there.
 
-    `alone` leaves out the dependencies of the artifacts.
+    `alone` leaves out the dependencies of the artifacts. Of the processes that want the same jars at a time, one asks
+    Maven, and the others wait for it.
     """
     maven = find_executable("mvn")
     complete.parent.mkdir(parents=True, exist_ok=True)
+    with (complete.parent / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not complete.is_dir():
+                raise Unavailable(f"Maven could not resolve {artifacts[0][1]} for another process") from None
+        if not complete.is_dir():
+            _run_maven(maven, complete, patience_seconds, artifacts, alone=alone)
+
+
+def _run_maven(
+    maven: str, complete: Path, patience_seconds: float, artifacts: Sequence[Artifact], *, alone: bool
+) -> None:
     partial = Path(tempfile.mkdtemp(prefix="jars-", dir=complete.parent))
     try:
         project = partial / "pom.xml"
@@ -115,17 +131,20 @@ def resolve(complete: Path, patience_seconds: float, artifacts: Sequence[Artifac
             "dependency:copy-dependencies",
             f"-DoutputDirectory={partial}",
         ]
+        options = " ".join((*SHORT_LIVED_JVM, os.environ.get("MAVEN_OPTS", "")))
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=patience_seconds)
+            done = subprocess.run(
+                command,
+                env={**os.environ, "MAVEN_OPTS": options},
+                capture_output=True,
+                text=True,
+                timeout=patience_seconds,
+            )
         except subprocess.TimeoutExpired:
             raise Unavailable(f"Maven did not resolve {artifacts[0][1]} within {patience_seconds:g} s") from None
         if done.returncode != 0:
             raise Unavailable(f"Maven could not resolve {artifacts[0][1]}: {done.stdout.strip()[-2000:]}")
-        try:
-            partial.rename(complete)
-        except OSError:
-            if not complete.is_dir():  # otherwise another process was faster, and its jars are the same
-                raise
+        partial.rename(complete)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
