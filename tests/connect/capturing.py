@@ -16,7 +16,7 @@ from ottla.connect.connectors.postgresql.source import PostgresConnector
 from ottla.connect.running.sessions import create_session
 from tests.connect.runs import RunningConnector
 from tests.patience import PATIENCE_S
-from tests.spark_session import SETTINGS
+from tests.spark.settings import SETTINGS
 
 NAME = "capturing"
 SIZES = (

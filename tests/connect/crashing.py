@@ -3,7 +3,7 @@ a bucket and an index.
 
 python -m tests.connect.crashing <bootstrap> <directory>
 
-`targets.json` in the directory has the addresses of the bucket's server and of the index's, if they are there.
+`targets.json` in the directory names the sinks that run, and has the addresses of the bucket's server and the index's.
 """
 
 import json
@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ottla.connect.connector import Connector, Part, SourceBatch, SourceOffset
 from ottla.connect.connectors.files.directory_sink import DirectorySink
@@ -27,7 +27,7 @@ from ottla.connect.data.schema import Field, Schema, Type
 from ottla.connect.running.sessions import create_session
 from tests.connect.runs import RunningConnector
 from tests.s3_server import ACCESS, REGION
-from tests.spark_session import SETTINGS
+from tests.spark.settings import SETTINGS
 
 TOPIC, PARTITIONS = "numbered-lines", 2
 BATCH_LINES = 20
@@ -50,33 +50,36 @@ class ToRow:
         return record
 
 
-def list_sinks(directory: Path) -> dict[type[Connector], dict[str, str]]:
-    targets: dict[str, str] = json.loads((directory / "targets.json").read_text())
+def list_sinks(directory: Path) -> Iterator[tuple[type[Connector], dict[str, str]]]:
+    targets: dict[str, Any] = json.loads((directory / "targets.json").read_text())
     rotation = {"flush.size": "7", "rotate.schedule.interval.ms": "100"}
-    found: dict[type[Connector], dict[str, str]] = {
-        FileStreamSink: {"file": str(directory / "out.txt"), "tasks.max": "2"},
-        DirectorySink: {"directory": str(directory / "files"), "format": "text", **rotation},
-        JdbcSink: {"connection.url": f"jdbc:sqlite:{directory / 'lines.db'}", "auto.create": "true"},
-        S3Sink: {
-            "store.url": targets["s3"],
-            "s3.bucket.name": BUCKET,
-            "s3.region": REGION,
-            "format.class": "JsonFormat",
-            "tasks.max": "2",
-            **rotation,
-            **ACCESS,
-        },
+    sinks: dict[str, tuple[type[Connector], dict[str, str]]] = {
+        "file": (FileStreamSink, {"file": str(directory / "out.txt"), "tasks.max": "2"}),
+        "directory": (DirectorySink, {"directory": str(directory / "files"), "format": "text", **rotation}),
+        "table": (JdbcSink, {"connection.url": f"jdbc:sqlite:{directory / 'lines.db'}", "auto.create": "true"}),
+        "bucket": (
+            S3Sink,
+            {
+                "store.url": targets["bucket"],
+                "s3.bucket.name": BUCKET,
+                "s3.region": REGION,
+                "format.class": "JsonFormat",
+                "tasks.max": "2",
+                **rotation,
+                **ACCESS,
+            },
+        ),
+        "index": (ElasticsearchSink, {"connection.url": targets["index"], "key.ignore": "true"}),
     }
-    if "search" in targets:
-        found[ElasticsearchSink] = {"connection.url": targets["search"], "key.ignore": "true"}
-    return found
+    for name in targets["sinks"]:
+        yield sinks[name]
 
 
 def run_connectors(bootstrap: str, directory: Path) -> None:
     spark = create_session("crashing", "local[2]", {**SETTINGS})
     source = {"file": str(directory / "in.txt"), "topic": TOPIC, "batch.size": str(BATCH_LINES)}
     running = [RunningConnector(spark, bootstrap, SlowFile, "crashing-source", source)]
-    for kind, config in list_sinks(directory).items():
+    for kind, config in list_sinks(directory):
         transforms = ToRow() if kind in (JdbcSink, ElasticsearchSink) else None
         config["topics"] = TOPIC
         running.append(RunningConnector(spark, bootstrap, kind, f"crashing-{kind.__name__}", config, transforms))

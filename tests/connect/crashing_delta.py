@@ -13,7 +13,7 @@ from ottla.connect.connectors.datagen.datagen_source import DatagenSource
 from ottla.connect.connectors.delta.delta_sink import DeltaLakeSink
 from ottla.connect.running.sessions import create_session
 from tests.connect.runs import RunningConnector
-from tests.spark_session import SETTINGS
+from tests.spark.settings import SETTINGS
 
 TOPIC = "made-up-orders"
 JSON = {"value.converter": "org.apache.kafka.connect.json.JsonConverter"}

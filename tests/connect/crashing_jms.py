@@ -10,7 +10,7 @@ from pathlib import Path
 from ottla.connect.connectors.jms.jms_source import ActiveMQSource
 from ottla.connect.running.sessions import create_session
 from tests.connect.runs import RunningConnector
-from tests.spark_session import SETTINGS
+from tests.spark.settings import SETTINGS
 
 
 def run_connector(bootstrap: str, directory: Path) -> None:

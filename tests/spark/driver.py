@@ -8,7 +8,7 @@ Kinds: `plain` copies with the plain sink; `append` copies, and `update` and `co
 import sys
 
 import ottla.spark
-from tests.spark_session import QUICK_JAVA, SETTINGS
+from tests.spark.settings import QUICK_JAVA, SETTINGS
 
 BATCH = 100
 SETTINGS_HERE = {

@@ -23,7 +23,6 @@ from ottla.testing import LocalBroker
 from ottla.topic_partition import TopicPartition
 from tests.patience import PATIENCE_S
 from tests.spark.driver import BATCH
-from tests.spark.early_python import create_early_python
 from tests.spark.topics import send
 from tests.unit.client.reading_back import await_markers
 
@@ -35,7 +34,10 @@ STARTS_MAX = 4
 
 
 class Job:
-    def __init__(self, broker: LocalBroker, kind: str, directory: Path, master: str = "local[2,4]") -> None:
+    def __init__(
+        self, broker: LocalBroker, kind: str, directory: Path, python: str, master: str = "local[2,4]"
+    ) -> None:
+        """`python` is the fixture early_python."""
         self.kind = kind
         self.sent = 0
         self._broker = broker
@@ -45,7 +47,7 @@ class Job:
         checkpoint = directory / f"checkpoint-{kind}"
         self._arguments = [broker.bootstrap, self._source, self._sink, str(checkpoint), kind, self._group, master]
         self._log = directory / f"driver-{kind}.log"
-        self._python = create_early_python(directory)
+        self._python = python
         self._driver: subprocess.Popen[bytes] | None = None
         self._ends = 0
         self._last_done: tuple[list[int], int] = [], 0

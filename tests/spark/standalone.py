@@ -19,7 +19,7 @@ from ottla.cli.ports import pick_port
 from ottla.spark.java import java_environment
 from tests.patience import PATIENCE_S
 from tests.spark.killing import HOME, kill, signal_quietly
-from tests.spark_session import QUICK_JAVA
+from tests.spark.settings import QUICK_JAVA
 
 WORKERS = 2
 

@@ -13,12 +13,12 @@ from tests.spark.standalone import standalone
 
 @pytest.mark.long  # six JVMs; the default suite kills an executor in tests/streams/test_cluster.py
 def test_a_cluster_that_loses_an_executor_writes_everything_once(
-    broker: LocalBroker, tmp_path: Path, seed: int
+    broker: LocalBroker, tmp_path: Path, early_python: str, seed: int
 ) -> None:
     """The job counts by key, with a shuffle and state that another executor takes over. The driver survives."""
     random = Random(seed)
     with standalone(tmp_path) as cluster:
-        job = Job(broker, "update", tmp_path, cluster.master)
+        job = Job(broker, "update", tmp_path, early_python, cluster.master)
         try:
             job.send(2 * BATCH)
             job.run()

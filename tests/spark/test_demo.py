@@ -12,14 +12,13 @@ import psutil
 import pytest
 
 from tests.patience import PATIENCE_S
-from tests.spark.early_python import create_early_python
-from tests.spark_session import QUICK_JAVA
+from tests.spark.settings import QUICK_JAVA
 
 COMMAND = [sys.executable, "-m", "ottla", "demo", "--rate", "1000"]
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
+def environment(tmp_path: Path, early_python: str) -> dict[str, str]:
     """The environment of the demo, with settings that let the JVM start sooner, as a user may have set them."""
     (tmp_path / "spark-defaults.conf").write_text(f"spark.driver.extraJavaOptions {QUICK_JAVA}\n")
     home = str(Path(__file__).parents[2] / "src")
@@ -27,7 +26,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
         **os.environ,
         "PYTHONPATH": home,
         "SPARK_CONF_DIR": str(tmp_path),
-        "PYSPARK_PYTHON": create_early_python(tmp_path),
+        "PYSPARK_PYTHON": early_python,
     }
 
 

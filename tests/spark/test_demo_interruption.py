@@ -17,7 +17,7 @@ import pytest
 from tests.patience import PATIENCE_S
 from tests.samples import FULL
 from tests.spark.early_python import create_early_python
-from tests.spark_session import QUICK_JAVA
+from tests.spark.settings import QUICK_JAVA
 
 COMMAND = [sys.executable, "-m", "ottla", "demo", "--rate", "1000", "--seconds", "2"]
 PHASES = {

@@ -28,11 +28,14 @@ def own_broker() -> Iterator[LocalBroker]:
         yield broker
 
 
+@pytest.mark.sample("kills of a job with Spark", 2)
 @pytest.mark.parametrize("kind", KINDS if CHAOS else [Random(SEED).choice(KINDS)])
-def test_kills_lose_and_repeat_nothing(own_broker: LocalBroker, tmp_path: Path, seed: int, kind: str) -> None:
+def test_kills_lose_and_repeat_nothing(
+    own_broker: LocalBroker, tmp_path: Path, early_python: str, seed: int, kind: str
+) -> None:
     random = Random(seed)
     victims = random.sample(VICTIMS, len(VICTIMS))
-    job = Job(own_broker, kind, tmp_path)
+    job = Job(own_broker, kind, tmp_path, early_python)
     try:
         job.send(BATCH)
         for number in range(KILLS):
