@@ -91,7 +91,9 @@ def shared_clients() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "sample(name, size): as many of the tests with this name run as size says")
+    config.addinivalue_line(
+        "markers", "sample(name, size, together=False): so many of the tests with this name run, or of their files"
+    )
     config.addinivalue_line("markers", "long: takes long, and runs with OTTLA_SAMPLES=full only (make test-all)")
     config.pluginmanager.register(loading, "tests.loading")
     # A shell starts its background jobs with interrupts ignored, and their children inherit it: tests send them.
@@ -115,16 +117,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def choose_tests(items: list[pytest.Item]) -> set[pytest.Item]:
-    """The tests that run: of those marked `sample`, the few that the seed chooses among those with the same name."""
-    samples: dict[str, list[pytest.Item]] = defaultdict(list)
+    """The tests that run: of those marked `sample`, the few that the seed chooses among those with the same name. A
+    file whose tests are marked with `together` counts as one of them."""
+    samples: dict[str, dict[str, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
     sizes: dict[str, int] = {}
     for item in items:
         if marker := item.get_closest_marker("sample"):
             name, sizes[name] = marker.args
-            samples[name].append(item)
-    left_out = {
-        item for name, found in samples.items() for item in set(found) - set(choose_sample(found, sizes[name], name))
-    }
+            samples[name][item.location[0] if marker.kwargs.get("together") else item.nodeid].append(item)
+    left_out: set[pytest.Item] = set()
+    for name, found in samples.items():
+        for each in set(found) - set(choose_sample([*found], sizes[name], name)):
+            left_out.update(found[each])
     return set(items) - left_out
 
 

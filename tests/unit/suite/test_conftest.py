@@ -201,3 +201,23 @@ def test_a_few_tests_of_a_sample_run_and_all_in_a_full_run(tmp_path: Path) -> No
     assert len(choose_sample(names, 2, "numbers")) == (len(names) if FULL else 2)
     status, output = run_suite_in(tmp_path, PARALLEL, "-k", "number or another", OTTLA_SAMPLES="full")
     assert (status, "6 passed" in output) == (0, True), output
+
+
+TOGETHER = """
+import pytest
+
+pytestmark = pytest.mark.sample("files", 1, together=True)
+
+def test_one(): pass
+
+def test_two(): pass
+"""
+
+
+def test_the_tests_of_a_file_are_chosen_together(tmp_path: Path) -> None:
+    for name in ("test_first.py", "test_second.py"):
+        (tmp_path / name).write_text(TOGETHER)
+    _, output = run_suite_in(tmp_path, TOGETHER, "-v")
+    ran = re.findall(r"(test_\w+\.py)::(test_\w+) PASSED", output)
+    assert [test for _, test in ran] == ["test_one", "test_two"], output
+    assert len({file for file, _ in ran}) == 1
