@@ -4,7 +4,7 @@ import io
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tests.needs import require_program, skip_without
 from tests.patience import PATIENCE_MS
+from tests.samples import choose_sample
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -66,9 +67,10 @@ def open_page(browser: "Browser") -> "Iterator[Page]":
     assert complaints == []
 
 
-def find_faults(browser: "Browser", address: str, paths: Iterable[str], theme: str, width: int) -> list[object]:
-    """Which pages are wider than the screen, and what axe-core finds that keeps somebody from using them."""
-    axe = find_axe()
+def find_faults(browser: "Browser", address: str, paths: Sequence[str], theme: str, width: int) -> list[object]:
+    """Which pages are wider than the screen, and what axe-core finds that keeps somebody from using them. It looks at a
+    few of the pages, and at all of them in a full run."""
+    axe, looked_at = find_axe(), choose_sample(paths, 5, f"{theme} pages")
     context = browser.new_context(
         color_scheme=theme,  # type: ignore[arg-type]
         viewport={"width": width, "height": 800},
@@ -82,6 +84,8 @@ def find_faults(browser: "Browser", address: str, paths: Iterable[str], theme: s
         opened.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
         if (found := opened.evaluate("document.documentElement.scrollWidth")) > width:
             findings.append((path, "is wide", found))
+        if path not in looked_at:
+            continue
         opened.evaluate(axe)
         for finding in opened.evaluate("axe.run()")["violations"]:
             findings.append((path, finding["id"], finding["nodes"][0]["html"]))

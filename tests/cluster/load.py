@@ -20,6 +20,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from ottla.topic_partition import TopicPartition
 from tests.patience import PATIENCE_MS, PATIENCE_S
+from tests.samples import FULL
 from tests.simulation.history import (
     Acknowledged,
     Assigned,
@@ -34,7 +35,8 @@ from tests.simulation.history import (
 )
 
 UNANSWERED_MAX = 200
-PAUSE_S = 0.005
+PAUSE_S = 0.005 if FULL else 0.04
+"""Between records of a producer and between transactions: in the suite, enough for a few of them before each fault."""
 STEP_S = 30.0
 """How long a transactional call may take before the producer starts over."""
 QUIET: dict[str, Any] = {
@@ -111,7 +113,8 @@ class LedgerProducer(Worker):
             if self._sent - self.acknowledged < UNANSWERED_MAX:
                 for partition in self._partitions:
                     self._send(partition)
-            self._producer.poll(PAUSE_S)
+            self._stopping.wait(PAUSE_S)
+            self._producer.poll(0)
         if left := self._producer.flush(PATIENCE_S):
             self.failures.append(f"{left} records were not acknowledged within {PATIENCE_S} s")
 
@@ -165,6 +168,7 @@ class Transactor(Worker):
                 producer.init_transactions(STEP_S)
                 while not self.is_stopping:
                     self._transact(producer)
+                    self._stopping.wait(PAUSE_S)
             except KafkaException as error:
                 self.restarts.append(str(error))
                 producer.purge()

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.peers.apache_kafka import java_command, run_tool
+from benchmarks.peers.apache_kafka import SHORT_LIVED_JVM, java_command, run_tool
 from tests.cluster.load import create_topic, read_log, wait_for
 from tests.cluster.processes import OttlaNodes, run_nodes
 from tests.patience import PATIENCE_S
+from tests.samples import sample_size
 
 pytestmark = pytest.mark.usefixtures("zookeeper_jars", "kafka_tools")
 
@@ -112,7 +113,7 @@ def test_the_java_producer_gets_over_a_failover(nodes: OttlaNodes, tmp_path: Pat
     # VerifiableProducer prints each record with its offset; a leader is killed while it sends. Nothing is lost.
     (partition,) = create_topic(nodes.bootstrap, "java", 1)
     nodes.wait_in_sync("java")
-    count = 3000
+    count = sample_size(1000, 3000)
     config = tmp_path / "producer.properties"
     config.write_text("retries=2147483647\n")  # the client's default, which the tool changes to none
     options: tuple[str, ...] = (
@@ -126,7 +127,7 @@ def test_the_java_producer_gets_over_a_failover(nodes: OttlaNodes, tmp_path: Pat
         "-1",
     )
     options = (*options, "--throughput", "500", "--command-config", str(config))
-    command = java_command(f"{TOOLS}.VerifiableProducer", *options, options=("-Xmx256M",))
+    command = java_command(f"{TOOLS}.VerifiableProducer", *options, options=(*SHORT_LIVED_JVM, "-Xmx256M"))
     output = tmp_path / "producer.txt"
     with output.open("w") as written:
         producer = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=written, stderr=subprocess.STDOUT)

@@ -13,13 +13,13 @@ SOURCE: Final = Path(__file__).with_name("KafkaConnectData.java")
 FETCH_S: Final = 60
 
 
-def ask_kafka_connect(requests: Sequence[dict[str, Any]], directory: Path) -> list[Any]:
-    """The answer to each request. The program is compiled into `directory`. Raises Unavailable."""
-    java, compiler, libraries = find_executable("java"), find_executable("javac"), f"{find_jars(FETCH_S)}/*"
-    _run([compiler, "-nowarn", "-cp", libraries, "-d", str(directory), str(SOURCE)])
+def ask_kafka_connect(requests: Sequence[dict[str, Any]]) -> list[Any]:
+    """The answer to each request. Raises Unavailable."""
+    java, libraries = find_executable("java"), f"{find_jars(FETCH_S)}/*"
+    find_executable("javac")  # a whole JDK, whose Java can run a program from its source
     command = [java, *SHORT_LIVED_JVM, "-Duser.timezone=UTC", "-Duser.language=en", "-Duser.country=US"]
     lines = "".join(f"{json.dumps(each)}\n" for each in requests)
-    output = _run([*command, "-cp", f"{libraries}:{directory}", SOURCE.stem], lines)
+    output = _run([*command, "-cp", libraries, str(SOURCE)], lines)
     answers = [json.loads(line) for line in output.splitlines()]
     assert len(answers) == len(requests), output[:1000]
     return answers

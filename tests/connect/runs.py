@@ -1,6 +1,5 @@
 """Connectors that run in a test, without a worker, and what they have written."""
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from ottla.connect.worker.offsets import SourceOffsets
 from ottla.connect.worker.runs import ConnectorSpec, RunStatus
 from ottla.connect.worker.topics import TopicForm, create_store_topic
 from ottla.topic_partition import TopicPartition
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_S, ask_now_and_then
 from tests.spark.topics import Broker
 
 if TYPE_CHECKING:
@@ -82,10 +81,9 @@ def running(
 
 
 def wait_until(condition: Callable[[], bool], what: Callable[[], object] = lambda: "it does not come true") -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.02)
+    for _ in ask_now_and_then(what):
+        if condition():
+            return
 
 
 def read_records(broker: Broker, topic: str) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ schema's type, which Kafka reads as zero or null.
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 from typing import Any, Final
 
@@ -304,18 +303,24 @@ def is_left_out(request: Request, ours: Any, kafka: Any) -> bool:
     )
 
 
-@pytest.mark.parametrize("make_requests", [make_transform_requests, make_converter_requests])
-def test_random_records_give_what_kafka_connect_gives(
-    make_requests: Callable[[Random], list[Request]], seed: int, tmp_path: Path
-) -> None:
-    requests = make_requests(Random(seed))
+@pytest.fixture(scope="module")
+def exchanges(seed: int) -> dict[str, list[tuple[Request, Any]]]:
+    """The requests of each kind, and what Kafka Connect answers to them, in one JVM."""
+    kinds = {"transforms": make_transform_requests(Random(seed)), "converters": make_converter_requests(Random(seed))}
     try:
-        answers = ask_kafka_connect(requests, tmp_path)
+        answers = iter(ask_kafka_connect([each for requests in kinds.values() for each in requests]))
     except Unavailable as reason:
         skip_without("Apache Kafka", str(reason))
-    failed = sum(compare_form(request, kafka) == FAILED for request, kafka in zip(requests, answers, strict=True))
-    assert failed < len(requests) / 2, "most requests are refused: they show little"
-    for request, kafka in zip(requests, answers, strict=True):
+    return {kind: [(each, next(answers)) for each in requests] for kind, requests in kinds.items()}
+
+
+@pytest.mark.parametrize("kind", ["transforms", "converters"])
+def test_random_records_give_what_kafka_connect_gives(
+    kind: str, exchanges: dict[str, list[tuple[Request, Any]]]
+) -> None:
+    failed = sum(compare_form(request, kafka) == FAILED for request, kafka in exchanges[kind])
+    assert failed < len(exchanges[kind]) / 2, "most requests are refused: they show little"
+    for request, kafka in exchanges[kind]:
         ours = answer(request)
         if not is_left_out(request, ours, kafka):
             assert compare_form(request, ours) == compare_form(request, kafka), (request, ours, kafka)

@@ -14,6 +14,7 @@ from ottla.connect.connectors.jdbc.sink import JdbcSink
 from ottla.connect.errors import ConnectError, RetriableError
 from ottla.topic_partition import TopicPartition
 from tests.connect.jdbc_databases import Database, create_database, make_records, postgresql_server
+from tests.samples import sample_size
 
 WHERE = TopicPartition("t", 0)
 KEYED = {"pk_mode": "record_key", "pk_fields": "id", "auto_create": True}
@@ -212,7 +213,8 @@ def test_a_crash_of_the_server_loses_and_repeats_nothing(
     for name in real:
         monkeypatch.setattr(Session, name, crashing(name))
     sink = make_sink(database, **KEYED)
-    for number in range(4):
+    batches = sample_size(2, 4)
+    for number in range(batches):
         batch = make_records(number * 10, [{"id": number * 10 + n} for n in range(10)])
         calls[0], crash_at[0] = 0, random.randrange(2, 14)
         while True:
@@ -223,4 +225,4 @@ def test_a_crash_of_the_server_loses_and_repeats_nothing(
             except RetriableError:
                 continue
     crash_at[0] = 0
-    assert database.query("SELECT id FROM t ORDER BY id") == [(n,) for n in range(40)]
+    assert database.query("SELECT id FROM t ORDER BY id") == [(n,) for n in range(10 * batches)]

@@ -1,7 +1,6 @@
 """Apps that run in a test, and what they have written."""
 
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from ottla.client.groups import fetch_offsets
 from ottla.streams.app import App
 from ottla.testing import LocalBroker
 from ottla.topic_partition import TopicPartition
-from tests.patience import PATIENCE_S
+from tests.patience import ask_now_and_then
 from tests.spark.topics import Broker
 
 
@@ -33,13 +32,12 @@ def running(app: App) -> Iterator[App]:
 
 def wait_until(condition: Callable[[], bool], app: App | None = None) -> None:
     """Wait for a condition. If the app ends meanwhile, raises what has ended it."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "the condition does not come true" if app is None else app.progress()
-        if app is not None and app.wait(0.02):
+    for _ in ask_now_and_then(lambda: "the condition does not come true" if app is None else app.progress()):
+        if condition():
+            return
+        if app is not None and app.wait(0):
             app.stop()
             raise AssertionError("the app has ended")
-        time.sleep(0.02)
 
 
 def wait_for_lag_zero(broker: Broker, app: App, topics: Sequence[str]) -> None:

@@ -51,17 +51,17 @@ def run_in_kafka_streams(
 ) -> dict[str, list[Written]]:
     """What Kafka Streams writes in each scenario: a topology by name, and its input. Raises Unavailable.
 
-    The program is compiled into `directory`, which also has the state.
+    Java compiles the program when it starts it. The directory has the state.
     """
-    java, compiler, libraries = find_executable("java"), find_executable("javac"), find_class_path()
+    java, libraries = find_executable("java"), find_class_path()
+    find_executable("javac")  # a whole JDK, whose Java can run a program from its source
     lines = [
         "\t".join((name, topology, each.topic, each.key, str(each.timestamp_ms), _to_text(each.value)))
         for name, (topology, records) in scenarios.items()
         for each in records
     ]
-    _run([compiler, "-cp", libraries, "-d", str(directory), str(SOURCE)])
-    program = [java, *SHORT_LIVED_JVM, "-cp", os.pathsep.join([libraries, str(directory)]), SOURCE.stem]
-    output = _run([*program, str(directory / "state")], "".join(f"{line}\n" for line in lines))
+    program = [java, *SHORT_LIVED_JVM, "-cp", libraries, str(SOURCE), str(directory / "state")]
+    output = _run(program, "".join(f"{line}\n" for line in lines))
     written: dict[str, list[Written]] = defaultdict(list)
     for line in output.splitlines():
         name, *fields = json.loads(line)

@@ -24,7 +24,7 @@ from ottla.testing import LocalBroker, LocalCluster
 from ottla.topic_partition import TopicPartition
 from tests.cluster.coordination import find_leader
 from tests.patience import PATIENCE_S
-from tests.samples import choose_sample
+from tests.samples import choose_sample, sample_size
 from tests.spark.killing import signal_quietly
 from tests.spark.topics import send
 from tests.streams.apps import is_read, read_records, read_table, wait_until
@@ -36,8 +36,8 @@ APP, SOURCE, SINK, STORE = "counter", "numbered", "totals", "per-bucket"
 STATE = "state"
 """The directory of the state, below that of the test."""
 PARTITIONS = 2
-ROWS = 400
-"""Twenty batches of each of them, at least, and no fewer than eleven counts."""
+ROWS = sample_size(160, 400)
+"""Several batches of each of them, at least, and no fewer than eleven counts."""
 
 DRIVER, WORKER, DAEMON, STATE_SERVER, BROKER, PAUSE = "driver", "worker", "daemon", "state server", "broker", "pause"
 STATE_DIRECTORY, COPY = "state directory", "copy"
@@ -235,6 +235,7 @@ def run_rounds(broker: LocalBroker | LocalCluster, directory: Path, kinds: Seque
         rounds.close()
 
 
+@pytest.mark.sample("kills of a job with Spark", 2)
 @pytest.mark.ottla(process=True)
 def test_whatever_is_killed_every_record_counts_once(ottla_broker: LocalBroker, tmp_path: Path, seed: int) -> None:
     """kill -9 of a state server, a Python worker, or the driver with all its children, at a random moment; of a Python
