@@ -38,11 +38,11 @@ BUDGETS = {
     "unit": 230,
     "scenarios": 75,
     "simulation": 60,
-    "clients": 165,
-    "cluster": 100,
-    "spark": 160,
-    "streams": 150,
-    "connect": 95,
+    "clients": 115,
+    "cluster": 75,
+    "spark": 120,
+    "streams": 110,
+    "connect": 70,
     "packages": 20,
 }
 STRICT = os.environ.get("OTTLA_BUDGET") == "strict"
