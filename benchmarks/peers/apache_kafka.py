@@ -104,7 +104,7 @@ def resolve(complete: Path, patience_seconds: float, artifacts: Sequence[Artifac
     """
     maven = find_executable("mvn")
     complete.parent.mkdir(parents=True, exist_ok=True)
-    with (complete.parent / "lock").open("w") as lock:
+    with complete.with_name(f"{complete.name}.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

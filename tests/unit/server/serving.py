@@ -107,6 +107,7 @@ class DescriptorFile:
     def _close_if_free(self) -> None:
         if self._closed and not self.pins:
             os.close(self.descriptor)
+            self.descriptor = -1  # another thread may open a file that gets the number
 
 
 class MemoryFile(DescriptorFile):
