@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from ottla.cluster.changes import QuotaName
 from ottla.cluster.quotas import CONNECTION_CREATION_RATE, IP, normalize_address
-from ottla.quotas.client_quota import SENSORS_MAX
+from ottla.quotas.client_quota import SEARCH_PAUSE_MS, SENSORS_MAX
 from ottla.quotas.rates import Rate, Windows
 
 
@@ -22,6 +22,7 @@ class AddressRates:
         self._limits: Mapping[str, float] = {}
         self._default: float | None = None
         self._rates: dict[str, Rate] = {}
+        self._search_again_ms = 0.0
 
     def __len__(self) -> int:
         return len(self._rates)
@@ -48,7 +49,8 @@ class AddressRates:
         now_ms = self._now() * 1000
         rate = self._rates.get(address)
         if rate is None:
-            if len(self._rates) >= SENSORS_MAX:
+            if len(self._rates) >= SENSORS_MAX and now_ms >= self._search_again_ms:
+                self._search_again_ms = now_ms + SEARCH_PAUSE_MS
                 self._remove_idle(now_ms)
             if len(self._rates) >= SENSORS_MAX:  # nobody has so many addresses who means well
                 self.refused += 1

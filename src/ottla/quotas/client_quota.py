@@ -13,6 +13,8 @@ from ottla.quotas.table import NO_QUOTAS, Limit, QuotaTable, Who
 
 SENSORS_MAX = 10_000
 IDLE_MS = 3_600_000
+SEARCH_PAUSE_MS = 1000
+"""Until idle sensors are looked for again if there are SENSORS_MAX, because that takes a millisecond."""
 SHARED = Who(None, None)
 """Whose sensor it is that clients share when there are too many of them."""
 
@@ -55,6 +57,7 @@ class ClientQuota:
         self._throttle_ms_max = throttle_ms_max
         self._table = NO_QUOTAS
         self._sensors: dict[Who, Sensor] = {}
+        self._search_again_ms = 0.0
 
     def __len__(self) -> int:
         return len(self._sensors)
@@ -160,7 +163,8 @@ class ClientQuota:
 
     def _add_sensor(self, found: Limit, now_ms: float) -> Sensor:
         who = found.who
-        if len(self._sensors) >= SENSORS_MAX:
+        if len(self._sensors) >= SENSORS_MAX and now_ms >= self._search_again_ms:
+            self._search_again_ms = now_ms + SEARCH_PAUSE_MS
             self._remove_idle(now_ms - self._windows.all_ms)
         if len(self._sensors) >= SENSORS_MAX:
             who = SHARED

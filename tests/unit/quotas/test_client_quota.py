@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.cluster.quotas import make_entity
-from ottla.quotas import client_quota
+from ottla.quotas import addresses, client_quota
 from ottla.quotas.addresses import AddressRates
 from ottla.quotas.client_quota import SHARED, ClientQuota
 from ottla.quotas.rates import Windows
@@ -79,6 +79,31 @@ def test_a_flood_of_client_ids_takes_bounded_memory(monkeypatch: pytest.MonkeyPa
     clock.seconds += 12
     assert quota.record("alice", "late", 1) == 0
     assert [reading.who for reading in quota.read()] == [Who(None, "late")]
+
+
+@pytest.mark.parametrize("kind", [ClientQuota, AddressRates])
+def test_a_flood_is_not_searched_for_idle_sensors_again_and_again(
+    kind: type[ClientQuota] | type[AddressRates], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, searches = Clock(), 0
+
+    def count(self: object, time_ms: float) -> None:
+        nonlocal searches
+        searches += 1
+
+    monkeypatch.setattr(kind, "_remove_idle", count)
+    for module in (client_quota, addresses):
+        monkeypatch.setattr(module, "SENSORS_MAX", 10)
+    quota = quota_of(clock, ([("client-id", None)], 1000.0))
+    rates = AddressRates(WINDOWS, clock)
+    rates.follow({make_entity([("ip", None)]): {"connection_creation_rate": 5.0}})
+    for number in range(300):
+        clock.seconds += 0.01
+        if kind is ClientQuota:
+            quota.record("alice", f"id-{number}", 1)
+        else:
+            rates.admit(f"10.0.1.{number}")
+    assert searches == 3
 
 
 def test_idle_sensors_are_removed_and_changed_quotas_count_at_once() -> None:
