@@ -221,7 +221,7 @@ def test_one_connector_continues_where_the_other_stopped(
     run(4, (STOCK, OURS))
 
 
-@pytest.mark.sample("another Apache Kafka", 1)
+@pytest.mark.sample("other JVMs beside", 2)
 def test_both_connectors_agree_on_apache_kafka(
     spark: "SparkSession", apache_kafka: ApacheKafka, tmp_path: Path
 ) -> None:
