@@ -37,12 +37,12 @@ BUDGETS = {
     ".": 18,
     "unit": 230,
     "scenarios": 75,
-    "simulation": 60,
-    "clients": 115,
+    "simulation": 70,
+    "clients": 150,
     "cluster": 75,
-    "spark": 120,
-    "streams": 110,
-    "connect": 70,
+    "spark": 150,
+    "streams": 135,
+    "connect": 80,
     "packages": 20,
 }
 STRICT = os.environ.get("OTTLA_BUDGET") == "strict"
