@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from starlette.types import ASGIApp
 
-from ottla.connect.worker.herder import ConnectorOffset
+from ottla.connect.worker.herder import ConnectorOffset, ConnectorStatus, NotFound
 from ottla.console.facts.connectors import HIDDEN, hide, parse_config, write_config
 from tests.unit.connect.rest.conftest import RestClient, serve
 from tests.unit.connect.rest.herders import SINK, SOURCE
@@ -42,7 +42,13 @@ def errors_of(answer: Answer) -> dict[str, str]:
     }
 
 
-def test_a_new_connector_is_checked_then_created(app: ASGIApp, worker: RestClient) -> None:
+def find_no_status(name: str) -> ConnectorStatus:
+    raise NotFound(f"No status found for connector {name}")
+
+
+def test_a_new_connector_is_checked_then_created(
+    app: ASGIApp, worker: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     offered = unescape(ask(app, f"/connectors?plugin={SOURCE}").text)
     assert f"connector.class={SOURCE}\ntasks.max=1\ntopic=\n" in offered  # what the plug-in needs
     wrong = ask(app, "/connectors", {"action": "create", "config": f"{LINES}batch.size=many\n"})
@@ -55,6 +61,9 @@ def test_a_new_connector_is_checked_then_created(app: ASGIApp, worker: RestClien
     created = ask(app, "/connectors", {"action": "create", "config": LINES})
     assert note_of(app, created) == "Connector lines is created."
     assert worker.herder.configs["lines"]["topic"] == "t"
+    monkeypatch.setattr(worker.herder, "get_status", find_no_status)
+    fresh = ask(app, "/connectors/lines")
+    assert (fresh.status, "No tasks." in fresh.text) == (200, True)  # the page renews itself until there are some
     twice = ask(app, "/connectors", {"action": "create", "config": LINES})
     assert (twice.status, "Connector lines already exists" in twice.text) == (400, True)
 

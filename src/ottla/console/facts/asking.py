@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from http import HTTPStatus
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -15,6 +16,10 @@ ANSWER_BYTES_MAX = 16 * 1024 * 1024
 
 class NoAnswer(Exception):
     """Nobody answers there, or the answer is a refusal. The message has one line."""
+
+
+class NotThere(NoAnswer):
+    """The answer is that there is no such thing."""
 
 
 def ask_json(
@@ -35,7 +40,7 @@ def ask_json(
             text = response.read(ANSWER_BYTES_MAX)
     except HTTPError as error:
         with error:
-            raise NoAnswer(_read_message(error)) from None
+            raise (NotThere if error.code == HTTPStatus.NOT_FOUND else NoAnswer)(_read_message(error)) from None
     except (URLError, OSError, HTTPException, ValueError) as error:
         raise NoAnswer(f"{url} does not answer: {getattr(error, 'reason', None) or error}") from None
     try:

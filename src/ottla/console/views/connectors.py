@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from ottla.console import copying
 from ottla.console.calls import BadInput, Call, parse_number
-from ottla.console.facts.asking import NoAnswer
+from ottla.console.facts.asking import NoAnswer, NotThere
 from ottla.console.facts.connectors import (
     CLASS,
     NAME,
@@ -101,13 +101,22 @@ def show_connector(call: Call) -> Response:
     return _show_connector(call, call.path("name"))
 
 
+def _read_status(connect: Connect, name: str) -> dict[str, Any]:
+    """Nothing for a connector that was created a moment ago: no worker has said yet how it is."""
+    try:
+        found: dict[str, Any] = connect.ask(f"/connectors/{_quote(name)}/status")
+    except NotThere:
+        return {}
+    return found
+
+
 def _show_connector(
     call: Call, name: str, text: str | None = None, wrong: list[CheckedSetting] | None = None, refusal: str = ""
 ) -> Response:
     connect = _connect(call)
     try:
-        status = connect.ask(f"/connectors/{_quote(name)}/status")
         config: Config = connect.ask(f"/connectors/{_quote(name)}/config") or {}
+        status = _read_status(connect, name)
     except NoAnswer as error:
         raise BadInput(str(error)) from None
     shown = dict(sorted(hide(config).items()))
