@@ -4,8 +4,11 @@ import subprocess
 import sys
 from pkgutil import iter_modules
 
+import pytest
+
 from ottla import handlers
 from ottla.broker.handler_table import TELEMETRY, VERSIONS, HandlerTable, advertise
+from ottla.handlers import list_groups
 from ottla.wire import fetch, frames, produce
 
 START = """
@@ -31,6 +34,12 @@ def test_handlers_answer_versions_that_the_messages_have() -> None:
         known = frames.find_api_by_folder(name).versions
         assert known[0] <= versions[0] <= versions[-1] <= known[-1], name
     assert (VERSIONS["produce"], VERSIONS["fetch"]) == (produce.VERSIONS, fetch.VERSIONS)
+
+
+def test_a_handler_that_declares_no_rights_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(list_groups, "REQUIRES")
+    with pytest.raises(TypeError, match="does not declare in REQUIRES"):
+        HandlerTable()[frames.find_api_by_folder("list_groups").key]
 
 
 def test_telemetry_is_advertised_only_if_somebody_sees_it() -> None:
