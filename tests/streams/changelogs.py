@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager
 import pyarrow as pa
 from confluent_kafka import Producer
 
-from ottla.client.client import LATEST, READ_COMMITTED, Client
+from ottla.client.client import EARLIEST, LATEST, READ_COMMITTED, Client
 from ottla.streams.kernels.kernel import StoreSpec
 from ottla.streams.planning.plan import StorePlan
 from ottla.streams.state.client import StateClient
@@ -57,9 +57,16 @@ class Changelog:
             self._producer.abort_transaction(PATIENCE_S)
         return self.end()
 
+    def begin(self) -> int:
+        """The log's start, which moves when the broker deletes records."""
+        return self._find_offset(EARLIEST)
+
     def end(self) -> int:
+        return self._find_offset(LATEST)
+
+    def _find_offset(self, which: int) -> int:
         with closing(Client({"bootstrap.servers": self._bootstrap})) as client:
-            return client.list_offsets({self._where: LATEST}, READ_COMMITTED)[self._where].offset
+            return client.list_offsets({self._where: which}, READ_COMMITTED)[self._where].offset
 
 
 @contextmanager
