@@ -45,6 +45,8 @@ BUDGETS = {
     "connect": 80,
     "packages": 20,
 }
+KAFKA_TOOLS = "programs of Apache Kafka", 12
+"""The sample of all tests that start Apache Kafka's tools and clients, name and size: a JVM takes seconds each time."""
 STRICT = os.environ.get("OTTLA_BUDGET") == "strict"
 
 SEED = int(os.environ.get("OTTLA_SEED") or random.SystemRandom().randrange(1 << 32))
@@ -117,19 +119,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def choose_tests(items: list[pytest.Item]) -> set[pytest.Item]:
-    """The tests that run: of those marked `sample`, the few that the seed chooses among those with the same name. A
-    file whose tests are marked with `together` counts as one of them."""
+    """The tests that run: of those in a sample, the few that the seed chooses among those with its name. A file whose
+    tests are marked with `together` counts as one of them."""
     samples: dict[str, dict[str, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
     sizes: dict[str, int] = {}
     for item in items:
         if marker := item.get_closest_marker("sample"):
             name, sizes[name] = marker.args
             samples[name][item.location[0] if marker.kwargs.get("together") else item.nodeid].append(item)
+        elif starts_kafka_tools(item):
+            name, sizes[name] = KAFKA_TOOLS
+            samples[name][item.nodeid].append(item)
     left_out: set[pytest.Item] = set()
     for name, found in samples.items():
         for each in set(found) - set(choose_sample([*found], sizes[name], name)):
             left_out.update(found[each])
     return set(items) - left_out
+
+
+def starts_kafka_tools(item: pytest.Item) -> bool:
+    """Whether a test starts a JVM for each tool or client. Those that ask the one running Apache Kafka do not."""
+    fixtures = getattr(item, "fixturenames", ())
+    return "kafka_tools" in fixtures and "apache_kafka" not in fixtures
 
 
 @pytest.hookimpl(wrapper=True)

@@ -37,7 +37,7 @@ from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 from tests.scenarios.client_calls import LATEST, list_offset, make_batch, produce_batch
 
-pytestmark = pytest.mark.sample("other JVMs beside", 2, together=True)
+pytestmark = pytest.mark.sample("other JVMs beside", 1, together=True)
 
 PARTITIONS = 2
 SMALL = {

@@ -23,7 +23,7 @@ from tests.scenarios.fuzz.bombs import make_bomb, make_malformed_batch
 from tests.scenarios.fuzz.siege import Siege
 from tests.scenarios.fuzz.strangers import STRANGERS, secured_up
 
-ROUNDS = sample_size(50, 800)
+ROUNDS = sample_size(30, 800)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory and descriptors of a process as Linux has them")

@@ -17,7 +17,7 @@ from tests.raw_client import RawClient
 from tests.samples import sample_size
 from tests.scenarios.client_calls import append, create_topic, describe_topic
 
-MANY = sample_size(4_000, 10_000)
+MANY = sample_size(2_000, 10_000)
 OF_ONE_ENTRY = 2_000
 ELSEWHERE = 99
 """A registered broker that does not run. Its topics are in the metadata, and need no files here."""

@@ -7,8 +7,8 @@ from tests.simulation import cluster_transactions
 from tests.simulation.cluster_scenario import run
 from tests.simulation.scenario import Verdict
 
-SEEDS = sample_size(6, 300)
-TRANSACTION_SEEDS = sample_size(2, 200)
+SEEDS = sample_size(3, 300)
+TRANSACTION_SEEDS = sample_size(1, 200)
 
 
 @cache

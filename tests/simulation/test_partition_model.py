@@ -26,7 +26,7 @@ from tests.simulation.loop import SimulatedLoop, cancel_rest
 from tests.simulation.naive_partition import NaiveBatch, NaivePartition, NaiveRecord
 from tests.simulation.world import Machine, World
 
-EXAMPLES = int(os.environ.get("OTTLA_MODEL_EXAMPLES", sample_size(10, 100)))
+EXAMPLES = int(os.environ.get("OTTLA_MODEL_EXAMPLES", sample_size(6, 100)))
 STEPS = 30
 TOPIC = "orders"
 PRODUCERS = (3, 4)

@@ -15,7 +15,7 @@ import pytest
 from tests.samples import sample_size
 from tests.simulation.scenario import Verdict, run
 
-SEEDS = sample_size(8, 400)
+SEEDS = sample_size(5, 400)
 FAILED_ONCE = (1309,)
 """Seeds that broke a promise: a retry of a batch that was compacted before the broker was restarted."""
 FAILED_WITH_PAGE_CACHE = (1060, 1148, 1209)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ROWS = 60
 
 
-@pytest.mark.sample("other JVMs beside", 2)
+@pytest.mark.sample("other JVMs beside", 1)
 def test_what_works_with_ottla_works_with_apache_kafka(
     spark: "SparkSession", apache_kafka: ApacheKafka, tmp_path: Path
 ) -> None:

@@ -81,6 +81,7 @@ def test_offsets_of_other_sources_are_ignored() -> None:
         assert parse_topic_offsets(text) == {}
 
 
+@pytest.mark.sample("triggers", 1)
 def test_every_tool_shows_how_far_a_running_query_is(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,7 +16,7 @@ from ottla.cluster.isr_changes import IsrChange
 from tests.samples import sample_size
 from tests.simulation.metadata.simulation import run
 
-SEEDS = sample_size(50, 5000)
+SEEDS = sample_size(30, 5000)
 SEEDS_MAX = 1000
 
 FOUND_ONCE = (1300, 3381, 16935, 21290, 28306, 1535861480, 1535861487)

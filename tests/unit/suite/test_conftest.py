@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import (
     BUDGETS,
+    KAFKA_TOOLS,
     SEED,
     TESTS,
     count_cpu_seconds,
@@ -147,6 +148,7 @@ def test_by_itself(): pass
 """
 
 
+@pytest.mark.sample("runs of a suite", 3)
 def test_a_parallel_run(tmp_path: Path) -> None:
     # Three workers have the seed of the run, and run as many tests of a sample as it says. Files with tests of a group
     # run in one of them, and a file is imported by the process that leads the run and by the worker that runs it. All
@@ -166,6 +168,7 @@ def test_a_parallel_run(tmp_path: Path) -> None:
     assert len((tmp_path / "imported").read_text().split()) == 2
 
 
+@pytest.mark.sample("runs of a suite", 3)
 def test_a_file_that_cannot_be_imported_ends_a_parallel_run(tmp_path: Path) -> None:
     status, output = run_suite_in(tmp_path, "import nothing_of_this_name", "-n", "1")
     assert status == pytest.ExitCode.INTERRUPTED, output
@@ -185,6 +188,7 @@ def test_forever():
 """
 
 
+@pytest.mark.sample("runs of a suite", 3)
 def test_a_test_that_hangs_is_named_and_ends_its_process(tmp_path: Path) -> None:
     # Although the test catches every exception.
     limit = ("-o", "faulthandler_timeout=0.5", "-n", "1", "--max-worker-restart", "0")
@@ -194,6 +198,7 @@ def test_a_test_that_hangs_is_named_and_ends_its_process(tmp_path: Path) -> None
     assert "in test_forever" in output, "the stacks are printed"
 
 
+@pytest.mark.sample("runs of a suite", 3)
 def test_a_few_tests_of_a_sample_run_and_all_in_a_full_run(tmp_path: Path) -> None:
     # The same seed chooses the same tests.
     names = [*"abcdef"]
@@ -214,6 +219,7 @@ def test_two(): pass
 """
 
 
+@pytest.mark.sample("runs of a suite", 3)
 def test_the_tests_of_a_file_are_chosen_together(tmp_path: Path) -> None:
     for name in ("test_first.py", "test_second.py"):
         (tmp_path / name).write_text(TOGETHER)
@@ -221,3 +227,27 @@ def test_the_tests_of_a_file_are_chosen_together(tmp_path: Path) -> None:
     ran = re.findall(r"(test_\w+\.py)::(test_\w+) PASSED", output)
     assert [test for _, test in ran] == ["test_one", "test_two"], output
     assert len({file for file, _ in ran}) == 1
+
+
+KAFKA = """
+import pytest
+
+@pytest.fixture
+def kafka_tools(): pass
+
+@pytest.fixture
+def apache_kafka(kafka_tools): pass
+
+@pytest.mark.parametrize("number", range(20))
+def test_tool(number, kafka_tools): pass
+
+@pytest.mark.parametrize("number", range(20))
+def test_peer(number, apache_kafka): pass
+"""
+
+
+@pytest.mark.sample("runs of a suite", 3)
+def test_programs_of_apache_kafka_are_a_sample_without_a_mark(tmp_path: Path) -> None:
+    # Tests that ask the one broker that runs anyway are none.
+    status, output = run_suite_in(tmp_path, KAFKA, OTTLA_SAMPLES="")
+    assert (status, f"{20 + KAFKA_TOOLS[1]} passed" in output) == (0, True), output

@@ -122,7 +122,7 @@ def check_batches(kernels: list[Kernel], events: list[Event], random: Random | N
     assert dropped == sum(event["key"] is None for event in events)
 
 
-@pytest.mark.parametrize("number", range(sample_size(12, 300)))
+@pytest.mark.parametrize("number", range(sample_size(6, 300)))
 def test_every_cut_gives_what_the_model_gives(seed: int, number: int) -> None:
     random = Random(f"{seed}-{number}")
     events = random_events(random)

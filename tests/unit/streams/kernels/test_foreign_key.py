@@ -147,7 +147,7 @@ def test_every_schedule_ends_with_the_join_of_both_tables(how: str, seed: int) -
     # Tasks run when they like, with as many rows as they like. Some responses come too late and are dropped.
     random = Random(seed)
     stale = 0
-    for _ in range(25):
+    for _ in range(sample_size(8, 100)):
         pipeline = Pipeline(how)
         orders: dict[int, Event] = {}
         customers: dict[str, Event] = {}
@@ -223,7 +223,7 @@ def kafka(how: str, events: list[Event]) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("how", ["inner", "left"])
 def test_step_by_step_every_change_is_the_one_of_kafka_streams(how: str, seed: int) -> None:
     random = Random(seed)
-    for _ in range(sample_size(5, 100)):
+    for _ in range(sample_size(3, 100)):
         events = [random_event(random, at) for at in range(random.randint(0, 25))]
         pipeline = Pipeline(how)
         for event in events:

@@ -50,7 +50,7 @@ def words(*given: str, key: str = "a") -> list[Event]:
     return [{"key": key, "word": word, "at": time} for time, word in enumerate(given)]
 
 
-@pytest.mark.parametrize("number", range(sample_size(15, 400)))
+@pytest.mark.parametrize("number", range(sample_size(6, 400)))
 def test_every_cut_gives_what_the_model_gives(seed: int, number: int) -> None:
     """Rows are added in their order, failing ones leave no trace, and a deleted value begins anew."""
     random = Random(f"{seed}-{number}")
@@ -159,7 +159,7 @@ def test_windows_take_rows_of_their_time() -> None:
     assert [rows.column("word").to_pylist() for _, rows in contexts[2].late] == [["z"]]
 
 
-@pytest.mark.parametrize("number", range(sample_size(12, 300)))
+@pytest.mark.parametrize("number", range(sample_size(6, 300)))
 def test_final_windows_are_complete(seed: int, number: int) -> None:
     """Whatever the cut, each closed window is emitted once, with the rows that came in time, in their order."""
     random = Random(f"{seed}-{number}")

@@ -121,13 +121,13 @@ def check_cuts(kernels: list[Kernel], random: Random, expect: Any, names: list[s
         assert emitted == {city: expect(rows) for city, rows in groups_of(table, cities).items()}
 
 
-@pytest.mark.parametrize("number", range(sample_size(15, 400)))
+@pytest.mark.parametrize("number", range(sample_size(6, 400)))
 def test_built_in_aggregates_follow_the_table(seed: int, number: int) -> None:
     """A group that has become empty stays, with a count of 0 and no sum."""
     check_cuts(built_in_kernels(), Random(f"{seed}-{number}"), compute, [each.result for each in AGGREGATES])
 
 
-@pytest.mark.parametrize("number", range(sample_size(15, 400)))
+@pytest.mark.parametrize("number", range(sample_size(6, 400)))
 def test_functions_follow_the_table(seed: int, number: int) -> None:
     kernels = python_kernels(IDS, [pa.field("ids", pa.list_(pa.string()))])
     check_cuts(

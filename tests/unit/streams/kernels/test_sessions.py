@@ -124,7 +124,7 @@ def bounds(row: Event) -> tuple[str, int, int]:
     return row["key"], start, end
 
 
-@pytest.mark.parametrize("number", range(sample_size(20, 600)))
+@pytest.mark.parametrize("number", range(sample_size(6, 600)))
 @pytest.mark.parametrize("aggregation", [BUILT_IN, IN_PYTHON], ids=["built-in", "python"])
 def test_updates_and_deletions_follow_the_model(seed: int, number: int, aggregation: Aggregation) -> None:
     """After each batch the changes so far make the table of the model, and each knows what it replaces."""
@@ -170,7 +170,7 @@ def test_a_session_that_is_deleted_and_made_again_in_one_batch_is_one_change() -
     assert (change[OLD]["words"], change["words"], change[DELETED]) == (["x"], ["y"], False)
 
 
-@pytest.mark.parametrize("number", range(sample_size(20, 600)))
+@pytest.mark.parametrize("number", range(sample_size(6, 600)))
 @pytest.mark.parametrize("aggregation", [BUILT_IN, IN_PYTHON], ids=["built-in", "python"])
 def test_final_sessions_are_emitted_once(seed: int, number: int, aggregation: Aggregation) -> None:
     """Whatever the cut, a session is emitted once all source partitions have passed its end, the gap and the grace."""

@@ -12,6 +12,7 @@ from ottla.streams.kernels import buckets
 from ottla.streams.kernels.joining import JoinShape
 from ottla.streams.kernels.stream_joins import JoinWindow, StreamJoinKernel
 from ottla.streams.rows import OFFSET, ORDER, SOURCE, TIMESTAMP
+from tests.samples import sample_size
 from tests.unit.streams.kernels.harness import Event, State, cut, make_rows
 
 LEFT = pa.schema([("key", pa.string()), ("name", pa.string())])
@@ -160,7 +161,7 @@ def random_window(random: Random) -> JoinWindow:
 @pytest.mark.parametrize("how", ["inner", "left"])
 def test_in_order_every_row_is_the_one_of_kafka_streams(how: str, seed: int) -> None:
     random = Random(seed)
-    for number in range(20):
+    for number in range(sample_size(8, 100)):
         events, window = random_events(random, is_ordered=True, sources=1), random_window(random)
         found = Run(how, window).feed(events, random if number % 2 else None)
         assert list(map(simplify, found)) == kafka(how, events, window)
@@ -172,7 +173,7 @@ def test_the_result_does_not_depend_on_cuts_nor_on_the_order_of_streams(how: str
     # batch. The rows of each come in their order, those of different ones in any.
     monkeypatch.setattr(buckets, "CHUNK_ROWS", 2)
     random = Random(seed)
-    for _ in range(25):
+    for _ in range(sample_size(8, 100)):
         events, window = random_events(random, is_ordered=False, sources=2), random_window(random)
         first = [row(n % 2, 0, source=n, name=None, city=None, age=None) for n in range(4)]
         queues = [[event for event in events if event["source"] == source] for source in range(4)]

@@ -101,24 +101,24 @@ def run(
     return found
 
 
-@pytest.mark.sample("table joins beside a model", 5)
+@pytest.mark.sample("table joins beside a model", 3)
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("size", ["one row per batch", "random cuts"])
 def test_every_change_is_the_one_of_kafka_streams(how: str, size: str, seed: int) -> None:
     # Row by row, and the same for every cut: results before and after, tombstones and times.
     random = Random(seed)
-    for _ in range(sample_size(5, 100)):
+    for _ in range(sample_size(3, 100)):
         events = random_events(random)
         found = run(how, events, None if size == "one row per batch" else random, is_source=True)
         assert [simplify(row) for row in found] == model(how, events)
 
 
-@pytest.mark.sample("table joins beside a model", 5)
+@pytest.mark.sample("table joins beside a model", 3)
 @pytest.mark.parametrize("how", HOWS)
 def test_tables_with_a_changelog_of_their_own_end_the_same(how: str, seed: int) -> None:
     # Their own steps have written the whole batch before the join runs, and the join still sees each value in its time.
     random = Random(seed)
-    for _ in range(sample_size(5, 100)):
+    for _ in range(sample_size(3, 100)):
         events = random_events(random)
         ends = []
         for rows in (run(how, events, random, is_source=False), run(how, events, None, is_source=True)):
@@ -127,13 +127,13 @@ def test_tables_with_a_changelog_of_their_own_end_the_same(how: str, seed: int) 
         assert ends[0] == ends[1]
 
 
-@pytest.mark.sample("table joins beside a model", 5)
+@pytest.mark.sample("table joins beside a model", 3)
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("is_source", [True, False])
 def test_the_newest_changes_alone_end_the_same(how: str, is_source: bool, seed: int) -> None:
     # Each change begins where the one before it has ended, and the last ones have the values and times of all changes.
     random = Random(seed)
-    for _ in range(15):
+    for _ in range(sample_size(6, 100)):
         events = random_events(random)
         found = run(how, events, random, is_source=is_source, only_newest=True)
         ends: dict[Any, Any] = {}
@@ -147,7 +147,7 @@ def test_the_newest_changes_alone_end_the_same(how: str, is_source: bool, seed: 
         assert final == wanted
 
 
-@pytest.mark.sample("table joins beside a model", 5)
+@pytest.mark.sample("table joins beside a model", 3)
 @pytest.mark.parametrize("how", HOWS)
 def test_a_single_change_of_a_batch_is_always_the_newest(how: str, seed: int) -> None:
     events = random_events(Random(seed))

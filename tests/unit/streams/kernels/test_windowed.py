@@ -88,7 +88,7 @@ def random_events(random: Random, sources: int) -> list[Event]:
     return with_stream_times(events)
 
 
-@pytest.mark.parametrize("number", range(sample_size(15, 400)))
+@pytest.mark.parametrize("number", range(sample_size(6, 400)))
 def test_updates_end_with_what_the_model_has(seed: int, number: int) -> None:
     """Every update follows the one before, and the last one of each window has all of its rows."""
     random = Random(f"{seed}-{number}")
@@ -119,7 +119,7 @@ def test_updates_end_with_what_the_model_has(seed: int, number: int) -> None:
     assert dropped == sum(event["key"] is None for event in events)
 
 
-@pytest.mark.parametrize("number", range(sample_size(15, 400)))
+@pytest.mark.parametrize("number", range(sample_size(6, 400)))
 def test_final_windows_are_emitted_once_and_complete(seed: int, number: int) -> None:
     """Whatever the cut, each window that the slowest source partition has left behind is emitted once."""
     random = Random(f"{seed}-{number}")
