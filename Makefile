@@ -36,9 +36,9 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 $(COMPILED): $(STAMP) $(KERNELS) tools/compile_kernels.py
-	@echo 'compiling byte code' # in parallel, which pip does not
-	@$(RUN)/python -m compileall -q -j 0 -x '$(NOT_COMPILED)' $(VENV)/lib src tests >/dev/null || true
-	@$(RUN)/python tools/compile_kernels.py
+	@echo 'compiling byte code' # in parallel, which pip does not, and beside the kernels, which take one core
+	@$(RUN)/python -m compileall -q -j 0 -x '$(NOT_COMPILED)' $(VENV)/lib src tests >/dev/null & \
+		$(RUN)/python tools/compile_kernels.py; kernels=$$?; wait; exit $$kernels
 	@touch $(COMPILED)
 
 demo: setup ## Start a broker and a pipeline on Spark, watch a shop's events go through, try it until Ctrl-C
