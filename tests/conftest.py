@@ -45,7 +45,7 @@ BUDGETS = {
     "connect": 80,
     "packages": 20,
 }
-KAFKA_TOOLS = "programs of Apache Kafka", 12
+KAFKA_TOOLS = "programs of Apache Kafka", 8
 """The sample of all tests that start Apache Kafka's tools and clients, name and size: a JVM takes seconds each time."""
 STRICT = os.environ.get("OTTLA_BUDGET") == "strict"
 
