@@ -1,12 +1,15 @@
-"""Loading of libraries while a broker serves requests."""
+"""Work in threads, and loading of libraries while a broker serves requests."""
 
+import asyncio
 import gc
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
 
-from ottla.system.threads import LOADING_SWITCH_S, load_library
+from ottla.system.threads import LOADING_SWITCH_S, Threads, load_library
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture(autouse=True)
@@ -47,3 +50,40 @@ def test_a_collector_that_was_off_stays_off() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_work_runs_in_a_few_threads_and_its_outcome_comes_back() -> None:
+    async def main() -> None:
+        threads, together = Threads(workers=3), threading.Barrier(3)
+        outcomes = await asyncio.gather(*(threads(together.wait, PATIENCE_S) for _ in range(3)))
+        assert sorted(outcomes) == [0, 1, 2]  # three at a time
+        with pytest.raises(ZeroDivisionError):
+            await threads(lambda: 1 // 0)
+        names = {await threads(lambda: threading.current_thread().name) for _ in range(20)}
+        assert len(names) <= 3
+        threads.close()
+        with pytest.raises(RuntimeError, match="closed"):
+            threads(int)
+
+    asyncio.run(main())
+
+
+def test_closing_waits_for_what_has_begun_and_drops_the_rest() -> None:
+    async def main() -> None:
+        threads, begun, go_on, done = Threads(workers=1), threading.Event(), threading.Event(), []
+
+        def work() -> None:
+            begun.set()
+            assert go_on.wait(PATIENCE_S)
+            done.append("first")
+
+        first, cancelled, never = threads(work), threads(done.append, "cancelled"), threads(done.append, "never")
+        assert begun.wait(PATIENCE_S)
+        cancelled.cancel()
+        threading.Timer(0.01, go_on.set).start()
+        threads.close()
+        assert done == ["first"]
+        await first
+        assert never.cancelled()
+
+    asyncio.run(main())
