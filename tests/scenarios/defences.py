@@ -108,9 +108,23 @@ BEFORE_AUTHENTICATION = (
     Defence(
         "handshakes that take the time of clients at work",
         "server/handshakes.py",
-        "                await self._handshakes.turns.wait(address, accepted)",
-        "                pass",
+        "            await self._handshakes.turns.wait(address, accepted)",
+        "            pass",
         f"{ENTRANCE}::test_handshakes_wait_for_their_turn",
+    ),
+    Defence(
+        "a crowd of handshakes that leave at once",
+        "server/hellos.py",
+        "        pace.finish(readable)",
+        "        readable.done() or readable.set_result(None)",
+        f"{HANDSHAKES}::test_a_crowd_that_leaves_at_once_is_dealt_with_one_by_one",
+    ),
+    Defence(
+        "transports for those who say nothing but hello",
+        "server/handshakes.py",
+        "        await wait_for_more(self._loop, self._socket, self._handshakes.pace)",
+        "        pass",
+        f"{HANDSHAKES}::test_a_client_that_says_hello_only_gets_no_transport",
     ),
     Defence(
         "an address that takes the turns of all others",

@@ -6,6 +6,7 @@ way only. What costs much of a handshake, above all the signature, is done in a 
 """
 
 import asyncio
+import contextlib
 import errno
 import socket
 import ssl
@@ -15,14 +16,13 @@ from typing import Any, cast
 from ottla.observability.metrics import LoginMeter
 from ottla.security import tls_objects
 from ottla.security.listener import ListenerSecurity
-from ottla.server.hellos import Turns, wait_for_hello
+from ottla.server.hellos import Pace, Turns, wait_for_hello, wait_for_more
 from ottla.server.sending import Offload
 from ottla.server.traffic import Traffic
 
 HANDSHAKE_S = 10.0
 TLS_SHUTDOWN_S = 1.0  # for a client to answer the end of TLS, which few do
 HANDSHAKES_MAX = 500
-ACCEPTED_PER_TURN_MAX = 4  # of the loop: each takes 50 us, and others have their turns between
 NO_DESCRIPTOR_S = 1.0  # until the next attempt to accept a connection, if the process may open no more files
 
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -37,6 +37,7 @@ class Handshakes:
         self.traffic = traffic
         self.offload = offload
         self.turns = Turns(traffic.loop)
+        self.pace = Pace(traffic.loop)
         self.tls_protocol = find_tls_protocol(traffic.loop)
         self.time_s = time_s
         self.failed = 0
@@ -68,43 +69,84 @@ class Handshakes:
             del self._running[address]
 
 
+class LateTransport:
+    """Stands in for the transport of a TLS protocol until there is one. It is not used before, because nothing is given
+    to the TLS protocol."""
+
+    def connect(self, transport: Any) -> None:
+        for name in ("write", "close", "abort", "_force_close", "pause_reading", "resume_reading", "get_extra_info"):
+            setattr(self, name, getattr(transport, name))
+
+
 class Handshake(asyncio.BaseProtocol):
-    """The handshake of one connection. Its costly steps are done in a thread, meanwhile nothing is read."""
+    """The handshake of one connection. Its costly steps are done in a thread, meanwhile nothing is read.
+
+    The thread reads the ClientHello and sends the answer itself. The loop has a transport for the connection only when
+    the client has sent more: in a flood most never do, and transports cost more than everything else of them.
+    """
 
     def __init__(self, accepted: socket.socket, handshakes: Handshakes) -> None:
+        self.tls_object: tls_objects.ServerObject | None = None
         self._socket = accepted
         self._handshakes = handshakes
         self._loop = handshakes.traffic.loop
+        self._late = LateTransport()
         self._transport: Any = None
         self._tls: Any = None
         self._has_turn = True
+        self._is_stepping = False
+        self._is_given_up = False
 
-    async def finish(self, protocol: asyncio.BaseProtocol, context: ssl.SSLContext) -> None:
+    async def finish(self, protocol: asyncio.BaseProtocol, context: ssl.SSLContext, hello_bytes: int) -> None:
         """Let the client in. OSError if it does not come through."""
         done = self._loop.create_future()
+        tls_objects.handshake.set(self)  # in the context of this task only
         self._tls = self._handshakes.tls_protocol(
             self._loop,
             protocol,
             context,
             done,
             server_side=True,
-            ssl_handshake_timeout=self._handshakes.time_s,
+            ssl_handshake_timeout=2 * self._handshakes.time_s,  # the listener gives up before
             ssl_shutdown_timeout=TLS_SHUTDOWN_S,
         )
+        self._tls.connection_made(self._late)
+        await self._answer_hello(hello_bytes)
+        self.end_turn()
+        await wait_for_more(self._loop, self._socket, self._handshakes.pace)
         await self._loop.connect_accepted_socket(lambda: self, self._socket)
         await done
-        self._transport = self._tls = None
+        self._transport = self._tls = self.tls_object = None
+
+    async def _answer_hello(self, size: int) -> None:
+        """Return when the thread is done, also if the task is cancelled: the thread uses the socket."""
+        assert self.tls_object is not None
+        step = asyncio.ensure_future(self._handshakes.offload(self.tls_object.answer_hello, self._socket, size))
+        try:
+            await asyncio.shield(step)
+        except asyncio.CancelledError:
+            while not step.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait([step])
+            step.exception()
+            raise
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Hand the connection over to TLS, before anything is read."""
         self._transport = transport
+        self._late.connect(transport)
         self._transport.set_protocol(self._tls)
-        self._tls.connection_made(transport)
 
     def abort(self) -> None:
-        transport, self._transport, self._tls = self._transport, None, None
+        if self._is_stepping:
+            self._is_given_up = True
+            return
+        transport, self._transport = self._transport, None
+        tls, self._tls, self.tls_object = self._tls, None, None
         if transport is not None:
             transport.abort()
+        elif tls is not None:
+            tls.connection_lost(None)
 
     def end_turn(self) -> None:
         """Let the next handshake begin, if none has begun since this one."""
@@ -123,11 +165,14 @@ class Handshake(asyncio.BaseProtocol):
 
     def _begin(self, step: Callable[[], None]) -> None:
         if self._transport is not None and not self._transport.is_closing():
+            self._is_stepping = True
             asyncio.ensure_future(self._handshakes.offload(step)).add_done_callback(self._go_on)
 
     def _go_on(self, done: "asyncio.Future[None]") -> None:
-        self.end_turn()
-        if self._transport is not None and not self._transport.is_closing():
+        self._is_stepping = False
+        if self._is_given_up:
+            self.abort()
+        elif self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
             self._tls.buffer_updated(0)  # nothing new has arrived, but there is an answer
 
@@ -163,7 +208,8 @@ class TlsListener:
         self._backlog = backlog
         self._logins = logins or LoginMeter()
         self._loop = handshakes.traffic.loop
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks: dict[asyncio.Task[None], asyncio.TimerHandle] = {}
+        """Handshakes, and when each is given up."""
         self._retry: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -183,19 +229,19 @@ class TlsListener:
             task.cancel()
 
     def _accept(self) -> None:
+        """Accept one connection: each takes 50 us, and others have their turns of the loop between."""
         self._retry = None
-        for _ in range(ACCEPTED_PER_TURN_MAX):
-            try:
-                accepted, peer = self._socket.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if error.errno in NO_DESCRIPTOR and not self._is_closed:
-                    self._handshakes.traffic.warn("cannot accept a connection: the process may open no more files")
-                    self._loop.remove_reader(self._socket.fileno())
-                    self._retry = self._loop.call_later(NO_DESCRIPTOR_S, self._resume)
-                return
-            self._begin(accepted, str(peer[0]))
+        try:
+            accepted, peer = self._socket.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:
+            if error.errno in NO_DESCRIPTOR and not self._is_closed:
+                self._handshakes.traffic.warn("cannot accept a connection: the process may open no more files")
+                self._loop.remove_reader(self._socket.fileno())
+                self._retry = self._loop.call_later(NO_DESCRIPTOR_S, self._resume)
+            return
+        self._begin(accepted, str(peer[0]))
 
     def _resume(self) -> None:
         self._loop.add_reader(self._socket.fileno(), self._accept)
@@ -213,22 +259,20 @@ class TlsListener:
             return
         accepted.setblocking(False)
         task = self._loop.create_task(self._shake_hands(accepted, address))
-        self._tasks[task] = None
-        task.add_done_callback(lambda done: self._tasks.pop(done))
+        self._tasks[task] = self._loop.call_later(self._handshakes.time_s, task.cancel)
+        task.add_done_callback(lambda done: self._tasks.pop(done).cancel())
         self._handshakes.add(address, task)
 
     async def _shake_hands(self, accepted: socket.socket, address: str) -> None:
         handshake: Handshake | None = None
         try:
-            async with asyncio.timeout(self._handshakes.time_s):
-                await wait_for_hello(self._loop, accepted)
-                await self._handshakes.turns.wait(address, accepted)
+            hello_bytes = await wait_for_hello(self._loop, accepted, self._handshakes.pace)
+            await self._handshakes.turns.wait(address, accepted)
             handshake = Handshake(accepted, self._handshakes)
-            tls_objects.handshake.set(handshake)  # in the context of this task only
             assert self._security.context is not None
-            await handshake.finish(self._factory(), self._security.context)
+            await handshake.finish(self._factory(), self._security.context, hello_bytes)
         except asyncio.CancelledError:
-            self._note_failure(address, "it took too long, while others waited")
+            self._note_failure(address, "it took too long")
         except OSError as error:
             self._note_failure(address, getattr(error, "reason", None) or error.strerror or str(error) or "time-out")
         else:

@@ -14,11 +14,12 @@ import pytest
 
 from ottla.config import BrokerConfig
 from ottla.security.listener import ListenerSecurity
+from ottla.security.tls_objects import HELLO_BYTES_MAX
 from ottla.server import Server
 from ottla.server.connection import Connection
 from ottla.server.entrance import Entrance
 from ottla.server.handshakes import Handshakes
-from ottla.server.hellos import HELLO_BYTES_MAX, Turns, is_whole, wait_for_hello
+from ottla.server.hellos import HANDSHAKE, Pace, Turns, find_end, wait_for_hello, wait_for_more
 from ottla.server.traffic import ServerSettings, Traffic
 from tests.clients.secured import Certificates
 from tests.patience import PATIENCE_S
@@ -41,10 +42,10 @@ def test_a_hello_is_whole_when_its_last_byte_is_there() -> None:
     pieces = [content[start : start + 50] for start in range(0, len(content), 50)]
     spread = b"".join(b"\x16\x03\x01" + len(piece).to_bytes(2, "big") + piece for piece in pieces)
     for whole in (hello, spread):
-        assert [is_whole(whole[:size]) for size in range(len(whole))] == [False] * len(whole)
-        assert is_whole(whole)
-    assert is_whole(b"GET / HTTP/1.1")  # whoever does not speak TLS is refused at once
-    assert is_whole(b"\x16\x03\x01\x40\x00\x01\xff\xff\xff" + bytes(HELLO_BYTES_MAX))
+        assert [find_end(whole[:size]) for size in range(len(whole))] == [None] * len(whole)
+        assert find_end(whole) == find_end(whole + b"more") == len(whole)
+    assert find_end(b"GET / HTTP/1.1") == 14  # whoever does not speak TLS is refused at once
+    assert find_end(b"\x16\x03\x01\x40\x00\x01\xff\xff\xff" + bytes(HELLO_BYTES_MAX)) == HELLO_BYTES_MAX + 9
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -75,9 +76,9 @@ def test_more_handshakes_than_the_limit_are_given_up_at_once() -> None:
 
 def test_a_handshake_waits_for_its_hello() -> None:
     async def main() -> None:
-        ours, theirs = socket.socketpair()
+        loop, (ours, theirs) = asyncio.get_running_loop(), socket.socketpair()
         ours.setblocking(False)
-        waiting = asyncio.create_task(wait_for_hello(asyncio.get_running_loop(), ours))
+        waiting = asyncio.create_task(wait_for_hello(loop, ours, Pace(loop)))
         hello = make_hello()
         for size in (0, 3, 100):
             theirs.sendall(hello[:size])
@@ -86,9 +87,9 @@ def test_a_handshake_waits_for_its_hello() -> None:
                 await asyncio.sleep(0)
             assert not waiting.done()
         theirs.sendall(hello)
-        await waiting
+        assert await waiting == len(make_hello())
         assert ours.recv(3) == b"\x16\x03\x01"  # it was only looked at
-        gone = asyncio.create_task(wait_for_hello(asyncio.get_running_loop(), theirs))
+        gone = asyncio.create_task(wait_for_hello(loop, theirs, Pace(loop)))
         ours.close()
         with suppress(ConnectionError):
             await gone
@@ -124,13 +125,19 @@ def test_connections_with_tls_are_freed_without_the_garbage_collector(loop: str,
             assert client.recv(100)
             client.unwrap().close()
 
+    def say_hello_only(port: int) -> None:
+        with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as plain:
+            plain.sendall(make_hello())
+            assert plain.recv(100)
+
     async def main() -> None:
         server = Server(lambda client, frame: [b"answer"], ServerSettings(), offload)
         server.secure("SSL", Entrance(ListenerSecurity(config.endpoints.bound[0], config, None)))
         port = await server.start("127.0.0.1", 0, "SSL")
         for _ in range(5):
             await asyncio.get_running_loop().run_in_executor(None, shake_hands, port)
-        while server.connections:
+            await asyncio.get_running_loop().run_in_executor(None, say_hello_only, port)
+        while server.connections or len(server._handshakes or ()):
             await asyncio.sleep(0.001)
         await server.stop(PATIENCE_S)
 
@@ -208,6 +215,53 @@ def test_a_handshake_that_is_given_up_with_its_turn_ends_it() -> None:
     run(main())
 
 
+def test_a_crowd_that_leaves_at_once_is_dealt_with_one_by_one() -> None:
+    # Each costs the loop 50 us and more, and a crowd of hundreds would keep everybody else waiting.
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        pace, order, turn_of_loop = Pace(loop), [], 0
+        pairs = [socket.socketpair() for _ in range(10)]
+
+        async def wait(ours: socket.socket) -> None:
+            with suppress(ConnectionResetError):
+                await wait_for_more(loop, ours, pace)
+            order.append(turn_of_loop)
+
+        tasks = [asyncio.create_task(wait(ours)) for ours, _ in pairs]
+        await asyncio.sleep(0)
+        for _, theirs in pairs:
+            theirs.close()
+        while not all(task.done() for task in tasks):
+            await asyncio.sleep(0)
+            turn_of_loop += 1
+        assert len(set(order)) == len(pairs)
+        for ours, _ in pairs:
+            ours.close()
+
+    run(main())
+
+
+def test_a_client_that_says_hello_only_gets_no_transport(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Transports cost more than all else that the loop does for a hello. The client is answered nevertheless.
+    config = make_config(Certificates(tmp_path))
+
+    async def main() -> None:
+        made: list[object] = []
+        monkeypatch.setattr(asyncio.get_running_loop(), "connect_accepted_socket", lambda *given: made.append(given))
+        server = Server(lambda client, frame: [b"answer"], ServerSettings(), offload)
+        server.secure("SSL", Entrance(ListenerSecurity(config.endpoints.bound[0], config, None)))
+        port = await server.start("127.0.0.1", 0, "SSL")
+        with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as stranger:
+            stranger.sendall(make_hello())
+            assert (await asyncio.to_thread(stranger.recv, 100))[0] == HANDSHAKE
+        while len(server._handshakes or ()):
+            await asyncio.sleep(0.001)
+        assert not made
+        await server.stop(PATIENCE_S)
+
+    run(main())
+
+
 class StepCounter:
     """An offload that notes in which thread each step runs."""
 
@@ -257,29 +311,51 @@ def test_the_costly_steps_of_a_handshake_run_in_a_thread(
 
 
 @on_both_loops
-def test_nothing_is_read_while_a_step_runs(loop: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("slow_step", [1, 2])
+def test_nothing_is_read_while_a_step_runs(loop: str, slow_step: int, tmp_path: Path) -> None:
     # OpenSSL in the thread and the loop would otherwise use the same buffer at the same time.
-    config = make_config(Certificates(tmp_path))
+    certificates = Certificates(tmp_path)
+    config = make_config(certificates, "required")
+    trusting = ssl.create_default_context(cafile=certificates.ca)
+    trusting.load_cert_chain(certificates.write("alice.pem", certificates.issue("alice").pem))
+    received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusting.wrap_bio(received, sent, server_hostname="127.0.0.1")
     steps, go_on = 0, threading.Event()
 
     async def offload_slowly(step: Callable[..., Any], *arguments: Any) -> Any:
         nonlocal steps
         steps += 1
-        await asyncio.to_thread(go_on.wait, PATIENCE_S)
+        if steps == slow_step:
+            await asyncio.to_thread(go_on.wait, PATIENCE_S)
         return await asyncio.to_thread(step, *arguments)
+
+    def do_handshake() -> bool:
+        try:
+            client.do_handshake()
+        except ssl.SSLWantReadError:
+            return False
+        return True
+
+    async def shake_hands(intruder: socket.socket) -> None:
+        while not do_handshake():
+            intruder.sendall(sent.read())
+            if slow_step == 1:
+                break
+            received.write(await asyncio.to_thread(intruder.recv, 10_000))
+        intruder.sendall(sent.read())
+        while steps < slow_step:
+            await asyncio.sleep(0.001)
 
     async def main() -> None:
         server = Server(lambda client, frame: [b"answer"], ServerSettings(), offload_slowly)
         server.secure("SSL", Entrance(ListenerSecurity(config.endpoints.bound[0], config, None)))
         port = await server.start("127.0.0.1", 0, "SSL")
         with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as intruder:
-            intruder.sendall(make_hello())
-            while not steps:
-                await asyncio.sleep(0.001)
+            await shake_hands(intruder)
             intruder.sendall(bytes(1000))
             for _ in range(100):
                 await asyncio.sleep(0.001)
-            assert steps == 1
+            assert steps == slow_step
             go_on.set()
             with suppress(ConnectionError):
                 while await asyncio.to_thread(intruder.recv, 10_000):
