@@ -43,6 +43,10 @@ class NotEmpty(StoreError):
     """The node has children, so it cannot be deleted."""
 
 
+class NotAllowed(StoreError):
+    """The node belongs to somebody else."""
+
+
 class Disconnected(StoreError):
     """The session has no connection at present, so the operation was not sent."""
 

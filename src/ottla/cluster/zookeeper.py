@@ -19,8 +19,9 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import _CONNECTION_DROP
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
-from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
+from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_digest_acl
 
+from ottla.cluster import znodes
 from ottla.cluster.store import (
     BadVersion,
     Check,
@@ -31,6 +32,7 @@ from ottla.cluster.store import (
     NodeData,
     NodeExists,
     NoNode,
+    NotAllowed,
     NotEmpty,
     Operation,
     Session,
@@ -60,6 +62,7 @@ _ERRORS: dict[type[Exception], type[StoreError]] = {
     exceptions.OperationTimeoutError: ConnectionLost,
     exceptions.SessionExpiredError: SessionExpired,
     exceptions.SessionMovedError: ConnectionLost,
+    exceptions.NoAuthError: NotAllowed,
 }
 
 logger = logging.getLogger(__name__)
@@ -97,7 +100,7 @@ class ZooKeeper:
         """`connect` is host:port,host:port/path; the path is created if it does not exist.
 
         `credentials` is user:password for ZooKeeper's digest authentication. `protect_nodes` restricts every node to
-        these credentials (zookeeper.set.acl).
+        these credentials (zookeeper.set.acl), also those that others have created before.
         """
         self.addresses, _, path = connect.partition("/")
         self._root = f"/{path}".rstrip("/")
@@ -107,6 +110,7 @@ class ZooKeeper:
         if protect_nodes and credentials is None:
             raise StoreUnavailable("zookeeper.set.acl needs zookeeper.credentials, as user:password")
         self._acl = CREATOR_ALL_ACL if protect_nodes else None
+        self._owner = _own(credentials) if protect_nodes and credentials else None
         self._tls = tls
 
     async def open(self, on_state: Callable[[SessionState], None]) -> Session:
@@ -115,7 +119,15 @@ class ZooKeeper:
             async with asyncio.timeout(self._connection_timeout_s):
                 await session.connected
                 await session.create_root()
+                if self._owner is not None:
+                    await session.protect(znodes.ROOT, self._owner)
                 return session
+        except NotAllowed as error:
+            session.abandon()
+            raise StoreUnavailable(
+                f"zookeeper.set.acl: the node {self._root}{error.path} in ZooKeeper belongs to somebody else, and"
+                " zookeeper.credentials do not suffice to protect it. Remove it, or use the credentials of its owner"
+            ) from None
         except (TimeoutError, StoreError) as error:
             session.abandon()
             reason = f"not within {self._connection_timeout_s:g} s" if isinstance(error, TimeoutError) else error
@@ -244,6 +256,19 @@ class ZooKeeperSession:
             transaction = self._client.transaction()
             transaction.create("/" + "/".join(parts[:count]), acl=OPEN_ACL_UNSAFE)  # others may have paths beside ours
             await self._request(transaction.commit_async, "")
+
+    async def protect(self, path: str, owner: ACL) -> None:
+        """Let the owner alone use a node and all nodes below it. Nodes that were created before zookeeper.set.acl was
+        set, or by a stranger before the first broker started, could otherwise be changed by everybody."""
+        full = self._root + path
+        try:
+            found, _ = await self._request(lambda: self._client.get_acls_async(full), path)
+            if found != [owner]:
+                await self._request(lambda: self._client.set_acls_async(full, [owner]), path)
+            names = await self.children(path)
+        except NoNode:
+            return
+        await asyncio.gather(*(self.protect(f"{path}/{name}", owner) for name in names))
 
     async def close(self) -> None:
         self._change(SessionState.CLOSED)
@@ -374,6 +399,11 @@ class ZooKeeperSession:
     def _end(self) -> None:
         if not self._ended.done():
             self._ended.set_result(None)
+
+
+def _own(credentials: str) -> ACL:
+    user, _, password = credentials.partition(":")
+    return make_digest_acl(user, password, all=True)
 
 
 def _ignore_event(watch: Watch) -> Callable[[object], None]:

@@ -1,7 +1,12 @@
 """Changes of SCRAM users in one request, by the rules of Kafka's controller."""
 
+import hashlib
+import hmac
+from dataclasses import fields
+
 import pytest
 
+from ottla.cluster.changes import decode, encode
 from ottla.cluster.credentials import Deletion, Upsertion, alter_users
 from ottla.cluster.image import Image
 from ottla.errors import ErrorCode
@@ -63,3 +68,13 @@ def test_wrong_changes_are_refused_by_name() -> None:
         "absent": ErrorCode.RESOURCE_NOT_FOUND,
     }
     assert set(after.identities.scram) == {("fine", SHA_256)}
+
+
+def test_who_reads_the_metadata_cannot_log_in() -> None:
+    # ZooKeeper shows it to whoever reaches it. The salted password and the client key would be as good as the password.
+    salted = hashlib.pbkdf2_hmac("sha256", b"password", b"salt", 4096)
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    changes = alter_users(Image(), [Upsertion("alice", SHA_256, 4096, b"salt", salted)], [], SECRET).changes
+    written = [getattr(change, field.name) for change in decode(encode(changes)) for field in fields(change)]
+    assert hashlib.sha256(client_key).digest() in written
+    assert not any(secret in written for secret in (salted, client_key, b"password", "password"))

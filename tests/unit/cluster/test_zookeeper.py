@@ -24,6 +24,7 @@ from ottla.cluster.store import (
     Delete,
     NodeExists,
     NoNode,
+    NotAllowed,
     NotEmpty,
     SessionState,
     SetData,
@@ -354,6 +355,42 @@ def test_credentials_protect_the_nodes(zookeeper: str) -> None:
             await stranger.get("/secrets")
         await owner.close()
         await stranger.close()
+
+    run(main())
+
+
+def test_nodes_that_were_open_before_are_protected(zookeeper: str) -> None:
+    """zookeeper.set.acl counts for a cluster that had none, and for nodes that a stranger created before it started."""
+
+    async def main() -> None:
+        stranger = await connect(zookeeper).open(ignore)
+        await stranger.commit([Create("/ottla"), Create("/ottla/log"), Create("/ottla/log/1", b"before")])
+        owner = await ZooKeeper(zookeeper, SESSION_S, PATIENCE_S, "me:secret", protect_nodes=True).open(ignore)
+        for attempt in (
+            stranger.get("/ottla/log/1"),
+            stranger.children("/ottla/log"),
+            stranger.commit([SetData("/ottla/log/1", b"forged", 0)]),
+            stranger.commit([Create("/ottla/log/2", b"forged")]),
+            stranger.commit([Delete("/ottla/log/1", 0)]),
+        ):
+            with pytest.raises(NotAllowed):
+                await attempt
+        assert (await owner.get("/ottla/log/1")).data == b"before"
+        await owner.close()
+        await stranger.close()
+
+    run(main())
+
+
+def test_a_node_of_somebody_else_is_not_used(zookeeper: str) -> None:
+    """A broker that is to protect its nodes does not start on one that another user may change."""
+
+    async def main() -> None:
+        other = await ZooKeeper(zookeeper, SESSION_S, PATIENCE_S, "other:secret", protect_nodes=True).open(ignore)
+        await other.commit([Create("/ottla")])
+        with pytest.raises(StoreUnavailable, match=r"zookeeper.set.acl: the node .*/ottla .* belongs to somebody else"):
+            await ZooKeeper(zookeeper, SESSION_S, PATIENCE_S, "me:secret", protect_nodes=True).open(ignore)
+        await other.close()
 
     run(main())
 
