@@ -5,6 +5,8 @@ must not be a way to it for other sites' pages.
   could restart or delete connectors, although it cannot read the answers.
 - A server that listens only on the loopback interface refuses other names than those of this machine: a page could give
   its own name the address of this machine, and then read the answers as its own site's.
+- Any other server cannot know all names by which it is called. If there are no passwords, pages may change something
+  only at a name that is its own for certain, or at an address.
 """
 
 from collections.abc import Mapping
@@ -27,6 +29,8 @@ class Guard:
     """Whether the server can be reached from this machine only."""
     users: Users | None = None
     """None: no password is asked for."""
+    names: frozenset[str] = frozenset()
+    """Names of this worker, in lower case."""
 
     def check(self, method: str, headers: Mapping[str, str]) -> None:
         """RestError with status 401 or 403 for a request that must not be answered."""
@@ -38,8 +42,11 @@ class Guard:
         origin = headers.get("origin")
         if origin is None or method in _SAFE or self.allows(origin):
             return
-        if origin.partition("://")[2] != host:
+        if origin.partition("://")[2] != host or not (self.users is not None or self._is_own(split_host(host))):
             raise RestError(403, f"Pages of {origin} may not change anything; see access.control.allow.origin")
+
+    def _is_own(self, host: str) -> bool:
+        return host.lower() in self.names or is_address(host) or is_loopback(host)
 
     def allows(self, origin: str) -> bool:
         return "*" in self.origins or origin in self.origins
@@ -60,6 +67,15 @@ class Guard:
 def split_host(text: str) -> str:
     """The name or address in a Host header."""
     return text[1 : text.find("]")] if text.startswith("[") else text.partition(":")[0]
+
+
+def is_address(host: str) -> bool:
+    """Whether this is no name. Nobody can give an address of their own the meaning of another."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def is_loopback(host: str) -> bool:

@@ -98,9 +98,13 @@ class RestOptions:
     """Of the encrypted listeners, if there are any."""
     users: Users | None = None
     """None: everybody may ask."""
+    advertised_host: str = ""
 
-    def make_guard(self, listeners: tuple[Listener, ...]) -> Guard:
-        return Guard(self.origins, self.methods, all(each.is_loopback for each in listeners), self.users)
+    def make_guard(self, listeners: tuple[Listener, ...], machine: str) -> Guard:
+        """`machine` is the name of this machine."""
+        names = (self.advertised_host, machine, *(each.host for each in listeners))
+        own = frozenset(name.lower() for name in names if name)
+        return Guard(self.origins, self.methods, all(each.is_loopback for each in listeners), self.users, own)
 
 
 def read_rest_options(worker: Mapping[str, str]) -> RestOptions:
@@ -120,6 +124,7 @@ def read_rest_options(worker: Mapping[str, str]) -> RestOptions:
         resets_topics=values["topic.tracking.allow.reset"],
         tls=_make_context(worker) if is_encrypted else None,
         users=read_users(worker),
+        advertised_host=worker.get("rest.advertised.host.name", ""),
     )
 
 

@@ -105,7 +105,7 @@ class RestServer:
         plugins: InstalledPlugins,
     ) -> None:
         """Encrypted listeners have a server of their own."""
-        guard = self._options.make_guard(listeners)
+        guard = self._options.make_guard(listeners, socket.gethostname())
         application = Application(resources, plugins.redactor, guard, self._options.headers)
         for is_encrypted in (False, True):
             mine = [one for one, each in zip(sockets, listeners, strict=True) if each.is_encrypted == is_encrypted]

@@ -2,15 +2,18 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from threading import Event
 from typing import Any
 
 import pytest
 
 from ottla.connect.rest.application import Application
+from ottla.connect.rest.basic_auth import Users
 from ottla.connect.rest.bodies import BODY_BYTES_MAX
 from ottla.connect.rest.guard import Guard
-from ottla.connect.rest.routing import Answer, Call, Resource
+from ottla.connect.rest.listeners import read_rest_options
+from ottla.connect.rest.routing import Answer, Call, Resource, RestError
 from ottla.connect.settings.redaction import Redactor
 from tests.patience import PATIENCE_S
 from tests.unit.connect.rest.conftest import RestClient, serve
@@ -120,6 +123,21 @@ class TestBrowsers:
         assert client.send("GET", "/connectors", Host="evil.example:8083")[0] == 403
         for name in ("localhost", "LOCALHOST:8083", "127.0.0.1", "[::1]:8083"):
             assert client.send("GET", "/connectors", Host=name)[0] == 200
+
+
+def test_a_page_that_gives_its_own_name_the_address_of_a_worker_changes_nothing() -> None:
+    """A worker on the network does not know all its names, so a page could call its own name one of them (DNS
+    rebinding). Programs, which have no Origin, may use any name, and so may pages if there are passwords."""
+    options = read_rest_options({"listeners": "http://:8083", "rest.advertised.host.name": "Connect.example"})
+    guard = options.make_guard(options.listeners, "Machine")
+    for host in ("connect.example:8083", "machine:8083", "10.1.2.3:8083", "[fd00::1]:8083", "localhost:8083"):
+        guard.check("POST", {"host": host, "origin": f"http://{host}"})
+    guard.check("POST", {"host": "any.example:8083"})
+    page = {"host": "evil.example:8083", "origin": "http://evil.example:8083"}
+    with pytest.raises(RestError, match=r"Pages of http://evil\.example:8083 may not change anything"):
+        guard.check("POST", page)
+    replace(guard, origins=(page["origin"],)).check("POST", page)
+    replace(guard, users=Users({"ottla": "hush"})).check("POST", page | {"authorization": "Basic b3R0bGE6aHVzaA=="})
 
 
 def test_a_page_of_an_allowed_site_may_do_everything() -> None:
