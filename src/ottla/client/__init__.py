@@ -22,5 +22,6 @@ groups.py              committed offsets of a group, without membership
 backoff.py             deadlines and pauses between attempts; the clock of a client
 settings.py            client settings by Kafka's names
 buffers.py             memory for answers, used again
+http_connections.py    limits of the HTTP servers of Connect, Streams and the console
 exactly_once/          ledgers with which a batch of rows is written exactly once
 """

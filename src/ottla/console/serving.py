@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import uvicorn
 
+from ottla.client.http_connections import BoundedConnection
 from ottla.console.app import make_app
 from ottla.console.console import Console, Options
 from ottla.console.guarding import LOOPBACK_NAMES, is_loopback
@@ -54,6 +55,7 @@ def serve(options: Options, listening: Listening, announce: Callable[[str, str],
         server_header=False,
         proxy_headers=False,
         ws="none",
+        http=BoundedConnection,
         limit_concurrency=CONNECTIONS_MAX,
         timeout_graceful_shutdown=STOP_S,
     )

@@ -9,6 +9,7 @@ from typing import Final
 
 import uvicorn
 
+from ottla.client.http_connections import CONNECTIONS_MAX, BoundedConnection
 from ottla.connect.errors import BadConfig
 from ottla.connect.plugins.installed import InstalledPlugins
 from ottla.connect.rest.application import Application
@@ -22,8 +23,6 @@ from ottla.connect.worker.herder import Herder
 
 _BACKLOG: Final = 128
 _SHUTDOWN_S: Final = 2
-_CONCURRENCY_MAX: Final = 200
-"""Further requests are answered with 503, so that a flood of them takes bounded memory."""
 
 
 class RestServer:
@@ -119,7 +118,9 @@ class RestServer:
             access_log=False,
             lifespan="off",
             server_header=False,
-            limit_concurrency=_CONCURRENCY_MAX,
+            ws="none",
+            http=BoundedConnection,
+            limit_concurrency=CONNECTIONS_MAX,  # above it 503, so that a flood of requests takes bounded memory
             timeout_graceful_shutdown=_SHUTDOWN_S,
         )
         config.load()

@@ -31,6 +31,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ottla.client.http_connections import CONNECTIONS_MAX, BoundedConnection
 from ottla.streams.errors import StreamsError
 from ottla.streams.state.values import RowCodec
 from ottla.streams.state.views import KEY_VALUE, Page, QueryError, StoreView
@@ -68,6 +69,9 @@ class HttpServer:
             log_config=None,
             access_log=False,
             lifespan="off",
+            ws="none",
+            http=BoundedConnection,
+            limit_concurrency=CONNECTIONS_MAX,
             timeout_graceful_shutdown=2,
         )
         self._server = uvicorn.Server(config)

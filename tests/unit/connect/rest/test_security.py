@@ -2,8 +2,10 @@
 
 import http.client
 import json
+import socket
 import ssl
 from base64 import b64encode
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from ottla.cli.command_error import CommandError
 from ottla.cli.connect.asking import ask
+from ottla.client.http_connections import CONNECTIONS_MAX
 from ottla.connect.errors import BadConfig
 from ottla.connect.rest.listeners import read_rest_options
 from ottla.security.certificates import Issued, issue, make_authority
@@ -160,3 +163,12 @@ def test_other_extensions_are_refused(tmp_path: Path) -> None:
         read_rest_options(
             {"rest.extension.classes": EXTENSION, "java.security.auth.login.config": str(tmp_path / "jaas.conf")}
         )
+
+
+def test_connections_without_a_request_keep_nobody_out(tmp_path: Path) -> None:
+    """Also not those of strangers, who have no password."""
+    with serve(make_users(tmp_path)) as client, ExitStack() as crowd:
+        for _ in range(CONNECTIONS_MAX + 10):
+            crowd.enter_context(socket.create_connection(("127.0.0.1", client.port), PATIENCE_S))
+        login = b64encode(b"ottla:hush:hush").decode()
+        assert client.send("GET", "/connectors", Authorization=f"Basic {login}")[0] == 200

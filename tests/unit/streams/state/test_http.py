@@ -1,10 +1,12 @@
 """Queries over HTTP, with a server in a thread and stores in memory."""
 
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
+from urllib.parse import urlsplit
 
 import orjson
 import pyarrow as pa
@@ -13,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ottla.client.http_connections import CONNECTIONS_MAX
 from ottla.streams.errors import StreamsError
 from ottla.streams.kernels.kernel import StoreSpec
 from ottla.streams.planning.plan import StorePlan
@@ -21,6 +24,7 @@ from ottla.streams.state.http import HttpServer, make_query_routes
 from ottla.streams.state.keys import encode_key, window_key
 from ottla.streams.state.store import MemoryReader
 from ottla.streams.state.views import QueryError, StoreView, partition_of
+from tests.patience import PATIENCE_S
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 TOTAL = pa.schema([("at", pa.timestamp("us", "UTC")), ("total", pa.float64())])
@@ -159,6 +163,18 @@ def test_a_value_that_does_not_fit_is_an_error_of_one_line() -> None:
             Query(server.address, "odd").get("a")
     finally:
         server.stop()
+
+
+def test_strangers_cannot_use_up_the_file_descriptors() -> None:
+    """Connections without a request make room for others."""
+    with serve(token="secret") as address, ExitStack() as crowd:
+        place = ("127.0.0.1", urlsplit(address).port or 0)
+        strangers = [
+            crowd.enter_context(socket.create_connection(place, PATIENCE_S)) for _ in range(CONNECTIONS_MAX + 10)
+        ]
+        assert Query(address, "totals", token="secret").get("a", -2) is not None
+        with suppress(ConnectionResetError):
+            assert not strangers[0].recv(1)
 
 
 def test_a_page_of_another_site_cannot_change_anything() -> None:
