@@ -541,6 +541,31 @@ BANS: tuple[Ban, ...] = (
         right=("for x in sorted(set(y)): ...", "{x for x in y}"),
     ),
     Ban(
+        "code that comes as data",
+        (
+            "builtins.eval",
+            "builtins.exec",
+            "pickle*",
+            "marshal*",
+            "shelve*",
+            "dill*",
+            "yaml*",
+            "cloudpickle*",
+            "pyspark.cloudpickle*",
+        ),
+        allowed={
+            "ottla.storage.cleaner.child": "what the broker that has started it tells it",
+            "ottla.cli.stream.running": "the file of the app that is to run",
+            "ottla.connect.plugins.loading": "the files of plugin.path",
+            "ottla.connect.connectors.spark.spark_source": "what the driver has made for its own tasks",
+            "ottla.connect.running.run": "a copy of what it has itself",
+            "ottla.wire.source": "readers and writers that are compiled from our own tables of messages",
+            "ottla.wire.error_codes": "a function that is compiled from our own tables of messages",
+        },
+        wrong=("eval('1')", "import pickle\npickle.loads(b'')", "from yaml import load", "exec('x = 1')"),
+        right=("import json\njson.loads('1')", "import ast\nast.literal_eval('1')"),
+    ),
+    Ban(
         "printing",
         ("builtins.print", "sys.stdout*", "sys.stderr*"),
         allowed={
