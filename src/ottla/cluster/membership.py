@@ -121,7 +121,7 @@ class Membership:
             _, names = await asyncio.gather(session.sync(), session.children(znodes.CONTROLLER))
         except StoreError as error:
             raise LogUnavailable(str(error)) from None
-        return sorted(map(int, names))
+        return sorted(znodes.list_numbers(names))
 
     async def resign(self) -> None:
         """Leave the cluster: the session ends, and other brokers see it at once."""
@@ -145,10 +145,10 @@ class Membership:
             await session.sync()
             own: list[str] = []
             foreign = None
-            for name in await session.children(znodes.ALIVE):
-                if znodes.parse_alive(name)[0] == self.broker_id:
-                    path = f"{znodes.ALIVE}/{name}"
-                    if await self._is_own(session, path):
+            for broker_id, epoch in znodes.list_alive(await session.children(znodes.ALIVE)):
+                if broker_id == self.broker_id:
+                    path = znodes.alive_path(broker_id, epoch)
+                    if await self._is_own(session, path, epoch):
                         own.append(path)
                     else:
                         foreign = path
@@ -162,7 +162,7 @@ class Membership:
                 raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, message)
             await asyncio.sleep(PREDECESSOR_POLL_S)
 
-    async def _is_own(self, session: Session, path: str) -> bool:
+    async def _is_own(self, session: Session, path: str, epoch: int) -> bool:
         """Whether an alive node is from this process, or from an earlier one with the same data directories."""
         try:
             node = await session.get(path)
@@ -173,7 +173,7 @@ class Membership:
             return True
         if not set(members["directories"]) & set(self._directories):
             return False
-        if znodes.parse_alive(path.rpartition("/")[2])[1] > self.broker_epoch >= 0:
+        if epoch > self.broker_epoch >= 0:
             message = f"another process with the data directories of broker {self.broker_id} has taken its place"
             raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, message)
         return True
@@ -199,7 +199,7 @@ def _ignore() -> None:
 def _newest(names: Sequence[str]) -> dict[int, int]:
     """Broker ids with their newest epochs. A broker that restarted may have two nodes until the older one expires."""
     alive: dict[int, int] = {}
-    for broker_id, epoch in sorted(map(znodes.parse_alive, names)):
+    for broker_id, epoch in sorted(znodes.list_alive(names)):
         alive[broker_id] = epoch
     return alive
 

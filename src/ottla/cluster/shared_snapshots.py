@@ -97,10 +97,10 @@ class SharedSnapshots:
             for first in range(covered.start, covered.stop, DELETIONS_AT_ONCE):
                 versions = range(first, min(first + DELETIONS_AT_ONCE, covered.stop))
                 await delete_nodes(session, [znodes.entry_path(version) for version in versions])
-        kept = {str(version) for version, _ in pointer.snapshots}
-        for name in await session.children(znodes.SNAPSHOT):
-            if name not in kept and int(name) < pointer.newest:
-                path = f"{znodes.SNAPSHOT}/{name}"
+        kept = {version for version, _ in pointer.snapshots}
+        for version in znodes.list_numbers(await session.children(znodes.SNAPSHOT)):
+            if version not in kept and version < pointer.newest:
+                path = znodes.snapshot_path(version)
                 await delete_nodes(session, [f"{path}/{part}" for part in await session.children(path)])
                 await delete_nodes(session, [path])
 

@@ -12,6 +12,8 @@ Numbers in names are never used twice, because n is the version of the entry tha
 """
 
 import json
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ottla.cluster.changes import Change, MalformedEntry, decode, encode
@@ -28,6 +30,8 @@ LAYOUT = (ROOT, LOG, ALIVE, CONTROLLER, SNAPSHOT)
 """Nodes that exist in every cluster, besides the head and the broker ids. Parents come first."""
 
 ENTRY_ID_BYTES = 16
+_NUMBER = re.compile("0|[1-9][0-9]{0,18}")
+_ALIVE_NAME = re.compile(f"({_NUMBER.pattern})-({_NUMBER.pattern})")
 
 
 def entry_path(version: int) -> str:
@@ -50,10 +54,14 @@ def snapshot_part_path(version: int, part: int) -> str:
     return f"{SNAPSHOT}/{version}/{part}"
 
 
-def parse_alive(name: str) -> tuple[int, int]:
-    """Broker id and epoch of an alive node's name."""
-    broker_id, _, epoch = name.partition("-")
-    return int(broker_id), int(epoch)
+def list_alive(names: Iterable[str]) -> list[tuple[int, int]]:
+    """Broker ids and epochs in the names of alive nodes. Nodes that somebody else has put there do not count."""
+    return [(int(found[1]), int(found[2])) for name in names if (found := _ALIVE_NAME.fullmatch(name))]
+
+
+def list_numbers(names: Iterable[str]) -> list[int]:
+    """Nodes whose names are numbers. Nodes that somebody else has put beside them do not count."""
+    return [int(name) for name in names if _NUMBER.fullmatch(name)]
 
 
 def encode_head(version: int) -> bytes:
@@ -61,7 +69,7 @@ def encode_head(version: int) -> bytes:
 
 
 def decode_head(data: bytes) -> int:
-    if not data.isdigit():
+    if not _NUMBER.fullmatch(data.decode("latin-1")):
         raise MalformedEntry(f"{HEAD} holds {data[:40]!r}, not the version of an entry")
     return int(data)
 

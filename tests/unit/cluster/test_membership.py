@@ -8,7 +8,7 @@ import pytest
 from ottla.cluster import znodes
 from ottla.cluster.memory_store import MemoryStore
 from ottla.cluster.registration import unfence_broker
-from ottla.cluster.store import SetData
+from ottla.cluster.store import Create, SetData
 from ottla.errors import ErrorCode, KafkaError
 from tests.simulation.loop import simulate
 from tests.unit.cluster.cluster_members import Member, count_up
@@ -28,6 +28,23 @@ def test_brokers_join_and_see_each_other() -> None:
         for member in members:
             await member.metadata.wait_for_version(version)
             assert member.image == members[2].image
+
+    simulate(main())
+
+
+def test_nodes_that_somebody_else_put_there_do_not_count() -> None:
+    """By mistake or on purpose: brokers go on, and new ones can join."""
+
+    async def main() -> None:
+        store = MemoryStore()
+        first, second = (Member(store.client(f"broker-{number}"), number) for number in (1, 2))
+        await first.join()
+        session = await store.client("stranger").open(lambda state: None)
+        for name in ("x", "1", "1-x", "01-1", f"1-{'9' * 5000}", "-1-1"):
+            await session.commit([Create(f"{znodes.ALIVE}/{name}"), Create(f"{znodes.CONTROLLER}/x{name}")])
+        await second.join()
+        assert sorted(await first.membership.alive()) == [1, 2]
+        assert await second.membership.controllers() == []
 
     simulate(main())
 
