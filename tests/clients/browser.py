@@ -23,6 +23,11 @@ FLAGS = (
 )
 AXE = "axe-core@4.14.0"
 AXE_SHA256 = "20c09fe157a8a34a30e241aaa1fcdade657734f08ab379ecfbeb7d45cc46e878"
+FIND_LINKS_OUT_OF_SIGHT = """[...document.querySelectorAll('.side a')]
+    .filter(each => each.getBoundingClientRect().right > innerWidth).map(each => each.textContent)"""
+FIND_SQUEEZED_CELLS = """[...document.querySelectorAll('td')]
+    .filter(each => each.offsetWidth < 120 && each.offsetHeight > 120 && each.textContent.trim().length > 40)
+    .map(each => each.textContent.trim())"""
 CACHE = Path(__file__).parents[2] / ".cache"
 FETCH_S = 60
 
@@ -68,8 +73,9 @@ def open_page(browser: "Browser") -> "Iterator[Page]":
 
 
 def find_faults(browser: "Browser", address: str, paths: Sequence[str], theme: str, width: int) -> list[object]:
-    """Which pages are wider than the screen, and what axe-core finds that keeps somebody from using them. It looks at a
-    few of the pages, and at all of them in a full run."""
+    """Which pages are wider than the screen, have links of the navigation outside of it or columns squeezed to a few
+    letters, and what axe-core finds that keeps somebody from using them. That looks at a few of the pages, and at all
+    of them in a full run."""
     axe, looked_at = find_axe(), choose_sample(paths, 5, f"{theme} pages")
     context = browser.new_context(
         color_scheme=theme,  # type: ignore[arg-type]
@@ -84,6 +90,8 @@ def find_faults(browser: "Browser", address: str, paths: Sequence[str], theme: s
         opened.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
         if (found := opened.evaluate("document.documentElement.scrollWidth")) > width:
             findings.append((path, "is wide", found))
+        findings += [(path, "is out of sight", link) for link in opened.evaluate(FIND_LINKS_OUT_OF_SIGHT)]
+        findings += [(path, "is squeezed", text) for text in opened.evaluate(FIND_SQUEEZED_CELLS)]
         if path not in looked_at:
             continue
         opened.evaluate(axe)

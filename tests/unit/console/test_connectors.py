@@ -127,12 +127,22 @@ def test_a_configuration_is_changed_and_its_secrets_stay(app: ASGIApp, worker: R
 def test_traces_and_offsets_are_shown_escaped(app: ASGIApp, worker: RestClient) -> None:
     worker.create("c")
     worker.herder.traces["c"] = "<b>the file is away</b>\nat line 1"
+    worker.herder.task_traces["c"] = "<b>the task is lost</b>\nat line 2"
     worker.herder.offsets["c"] = [ConnectorOffset({"filename": "<i>"}, {"position": 9_007_199_254_740_993})]
     page = ask(app, "/connectors/c").text
-    assert "<b>the file" not in page
+    assert "<b>the" not in page
     assert "<i>" not in page
     assert "the file is away" in page
+    assert "<summary>Task 0: &lt;b&gt;the task is lost&lt;/b&gt;</summary>" in page
     assert "9007199254740993" in page
+
+
+def test_the_list_counts_tasks_by_their_state(app: ASGIApp, worker: RestClient) -> None:
+    # A count: the number of a task beside its state, "0 running", reads as if none was running.
+    worker.create("c")
+    assert re.search(r'<span class="badge good">1 running</span>', ask(app, "/connectors").text)
+    worker.herder.task_traces["c"] = "the file is away"
+    assert re.search(r'<span class="badge bad">1 failed</span>', ask(app, "/connectors").text)
 
 
 def test_topics_group_and_offsets(app: ASGIApp, worker: RestClient) -> None:

@@ -76,6 +76,8 @@ class HerderInMemory:
         self.configs: dict[str, dict[str, str]] = {}
         self.states: dict[str, TargetState] = {}
         self.traces: dict[str, str] = {}
+        self.task_traces: dict[str, str] = {}
+        """Why the task of a connector has failed, by connector."""
         self.offsets: dict[str, list[ConnectorOffset]] = {}
         self.levels: dict[str, str] = {}
         self.metrics: dict[str, ConnectorMetrics] = {}
@@ -123,7 +125,9 @@ class HerderInMemory:
         state = State.RUNNING if self.states[name] is TargetState.STARTED else State(self.states[name].value)
         version = self.plugins.find_version(info.config)
         connector = ConnectorState(state, WORKER, self.traces.get(name), version)
-        tasks = [TaskStatus(state, WORKER, None, version, task.task) for task in info.tasks]
+        trace = self.task_traces.get(name)
+        task_state = State.FAILED if trace else state
+        tasks = [TaskStatus(task_state, WORKER, trace, version, task.task) for task in info.tasks]
         return ConnectorStatus(name, connector, tasks, info.type)
 
     def list_tasks(self, name: str) -> Sequence[TaskInfo]:
