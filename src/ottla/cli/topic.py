@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 BROKER_DEFAULT = -1
 INTERNAL_PREFIX = "__"
+LOSSES = {
+    "__consumer_offsets": "the committed offsets of all groups",
+    "__transaction_state": "the state of all transactions",
+}
+"""What a cluster loses with an internal topic."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     delete = action("delete", "delete topics and all their records")
     delete.add_argument("names", nargs="+", metavar="TOPIC")
     delete.add_argument("--if-exists", action="store_true", help="do not fail if a topic does not exist")
+    delete.add_argument("--force", action="store_true", help="delete internal topics too: their names begin with __")
 
 
 def _add_create_arguments(parser: argparse.ArgumentParser) -> None:
@@ -127,6 +133,11 @@ def _create(options: argparse.Namespace) -> None:
 def _delete(options: argparse.Namespace) -> None:
     from confluent_kafka import KafkaError
 
+    internal = next((name for name in options.names if name.startswith(INTERNAL_PREFIX)), None)
+    if internal is not None and not options.force:
+        loss = LOSSES.get(internal, "what a part of it keeps there")
+        text = f"topic {internal!r} is internal: the cluster would lose {loss}. To delete it all the same, add --force"
+        raise CommandError(text, USAGE_ERROR)
     client = CommandClient(options)
     asked = client.ask(client.admin.delete_topics, options.names)
     _finish(asked, "deleted", (KafkaError.UNKNOWN_TOPIC_OR_PART,) if options.if_exists else (), client)

@@ -32,6 +32,17 @@ def broker() -> Iterator[LocalBroker]:
         ("topic rename orders x", 2, "there is no action 'rename'; there are create"),
         ("consume orders --offset latest", 2, "--last 0 begins at the end"),
         ("topic delete ordrs", 1, "did you mean 'orders'?"),
+        (
+            "topic delete orders __consumer_offsets",
+            2,
+            "is internal: the cluster would lose the committed offsets of all",
+        ),
+        (
+            "topic delete __transaction_state",
+            2,
+            "would lose the state of all transactions. To delete it all the same, add",
+        ),
+        ("topic delete __mine --if-exists", 2, "topic '__mine' is internal"),
         ("topic alter orders --unset retenton.ms", 1, "has no setting 'retenton.ms'; did you mean 'retention.ms'?"),
         ("config delete topic orders retenton.ms", 1, "did you mean 'retention.ms'?"),
         ("config set topic orders retenton.ms=5", 1, "did you mean 'retention.ms'?"),
@@ -60,6 +71,14 @@ def test_an_address_without_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = run(["topic", "list", "-b", "127.0.0.1:x1"])
     assert ended.status == 1
     assert "An address is HOST:PORT" in ended.errors
+
+
+def test_internal_topics_are_deleted_with_force(broker: LocalBroker) -> None:
+    where = ["-b", broker.bootstrap]
+    assert run(["topic", "create", "__mine", *where]).status == 0
+    assert run(["topic", "delete", "__mine", *where]).status == 2
+    assert run(["topic", "delete", "__mine", "--force", *where]).output == "topic '__mine' deleted\n"
+    assert "orders" in run(["topic", "list", *where]).output  # the topic that was named beside an internal one is there
 
 
 def test_words_of_other_tools(broker: LocalBroker) -> None:
