@@ -18,6 +18,7 @@ from ottla.cli.ports import pick_port
 from ottla.testing import LocalBroker
 from tests.needs import require_program
 from tests.patience import PATIENCE_S
+from tests.unit.connect.rest.conftest import serve
 
 ROOT = Path(__file__).parents[3]
 TOPICS = ["orders", "orders-late", "payments"]
@@ -77,7 +78,6 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path, here: LocalBroker) -> 
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ottla "$@"\n')
     program.chmod(0o755)
     paths = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src"), "HOME": str(tmp_path)}
-    environment = {**os.environ, **paths, "OTTLA_COMPLETION_SECONDS": "60"}
     words = {
         "bash": ["bash", "-c", BASH, "ask"],
         "zsh": ["zsh", "-f", "-c", ZSH, "ask"],
@@ -86,7 +86,11 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path, here: LocalBroker) -> 
 
     def offer(line: str) -> list[str]:
         done = subprocess.run(
-            [*words[name], str(script), line], env=environment, capture_output=True, text=True, timeout=PATIENCE_S
+            [*words[name], str(script), line],
+            env={**os.environ, **paths, "OTTLA_COMPLETION_SECONDS": "60"},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
         )
         assert done.stderr == ""
         return [word.partition("\t")[0] for word in done.stdout.splitlines() if word]
@@ -108,6 +112,21 @@ def test_shells_offer_what_fits_the_place(shell: Offer) -> None:
     assert shell("ottla config get topic payments retention.m") == ["retention.ms"]
     assert not set(shell("ottla produce payments o")) & set(TOPICS)  # files
     assert not set(shell("ottla topic create o")) & set(TOPICS)
+
+
+def test_shells_offer_connectors(shell: Offer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the worker that the line, or OTTLA_CONNECT, names; nothing where no worker answers."""
+    with serve({}) as worker:
+        worker.create("lines")
+        worker.create("links")
+        worker.create("orders to files")
+        url = f"http://127.0.0.1:{worker.port}"
+        assert shell(f"ottla connect status --url {url} li") == ["lines", "links"]
+        monkeypatch.setenv("OTTLA_CONNECT", url)
+        assert shell("ottla connect pause l") == ["lines", "links"]
+        assert shell("ottla connect delete o")[0].replace("\\", "") == "orders to files"
+        assert not set(shell("ottla connect create l")) & {"lines", "links"}
+    assert not set(shell(f"ottla connect status --url http://127.0.0.1:{pick_port()} ")) & {"lines", "links"}
 
 
 def test_shells_offer_nothing_without_a_broker(shell: Offer, monkeypatch: pytest.MonkeyPatch) -> None:
