@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.config.broker import BrokerConfig
+from ottla.config.description import TopicDescriptions
 from ottla.errors import ErrorCode
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
@@ -52,6 +54,23 @@ def test_an_unusual_but_legal_topic_name_works(name: str, client: RawClient) -> 
     append(client, name, b"x")
     assert read_all_values(client, name) == [b"x"]
     assert delete_topic(client, name) == 0
+
+
+def test_defaults_are_looked_up_once_for_all_topics_of_a_request(
+    client: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[TopicDescriptions] = []
+
+    def describe(config: BrokerConfig) -> TopicDescriptions:
+        made.append(TopicDescriptions(config))
+        return made[-1]
+
+    monkeypatch.setattr("ottla.handlers.create_topics.TopicDescriptions", describe)
+    wanted = [CreatableTopic(name=f"of-many-{number}", num_partitions=1, replication_factor=1) for number in range(3)]
+    answer = client.request(CreateTopicsRequest(topics=wanted, timeout_ms=PATIENCE_MS), 7)
+    assert [topic.error_code for topic in answer.topics] == [0, 0, 0]
+    assert all(topic.configs for topic in answer.topics)
+    assert len(made) == 1
 
 
 def test_names_that_differ_only_in_dot_and_underscore_collide(client: RawClient) -> None:

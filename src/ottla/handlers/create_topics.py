@@ -52,10 +52,11 @@ async def handle(node: Node, call: Call[CreateTopicsRequest]) -> CreateTopicsRes
             results[asked.name] = CreatableTopicResult(name=asked.name)
         except KafkaError as error:
             results[asked.name] = build_error_result(asked.name, error)
+    descriptions = TopicDescriptions(node.config)
     while wanted:
         created = await create(node, wanted, request.validate_only, deadline)
         for topic, result in zip(wanted, created, strict=False):
-            results[topic.name] = build_result(node, call, topic.name, result)
+            results[topic.name] = build_result(node, call, descriptions, topic.name, result)
         wanted = wanted[len(created) :]
     await node.replication.reconciliation.wait_until_created()
     response = CreateTopicsResponse(topics=list(results.values()))
@@ -90,7 +91,11 @@ async def create(
 
 
 def build_result(
-    node: Node, call: Call[CreateTopicsRequest], name: str, created: CreatedTopic | KafkaError
+    node: Node,
+    call: Call[CreateTopicsRequest],
+    descriptions: TopicDescriptions,
+    name: str,
+    created: CreatedTopic | KafkaError,
 ) -> CreatableTopicResult:
     if isinstance(created, KafkaError):
         return build_error_result(name, created)
@@ -105,7 +110,7 @@ def build_result(
         replication_factor=created.replication_factor,
         configs=[
             CreatableTopicConfigs(name=setting.name, value=setting.value, config_source=setting.source)
-            for setting in TopicDescriptions(node.config).of(created.configs)
+            for setting in descriptions.of(created.configs)
         ],
     )
 

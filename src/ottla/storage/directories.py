@@ -318,11 +318,10 @@ class DataDirectory:
 
     def forget(self, keys: Iterable[TopicPartition]) -> None:
         """Remove deleted partitions from all checkpoints, durably."""
-        gone = dict.fromkeys(keys)
+        gone = set(keys)
         for name, offsets in list(self._written.items()):
-            left = {key: offset for key, offset in offsets.items() if key not in gone}
-            if len(left) != len(offsets):
-                self._write_checkpoint(name, left)
+            if any(key in offsets for key in gone):  # each new partition is looked for, among all others
+                self._write_checkpoint(name, {key: offset for key, offset in offsets.items() if key not in gone})
 
     def mark_running(self, broker_epoch: int) -> None:
         """Take note of the broker's epoch, and of the present start of the machine."""
