@@ -206,16 +206,56 @@ def test_connectors_and_access(page: "Page", address: str, worker: RestClient) -
     page.wait_for_selector("text=User ann is deleted.")
 
 
+CHART_SAMPLES = """count => JSON.parse(document.querySelector('[data-chart]').dataset.chart)[0].length >= count"""
+
+
+def _trade(cluster: LocalBroker) -> Iterator[None]:
+    """A shop's orders in the topic `sales`, and a group `invoices` that reads at most 40 of them at a time."""
+    from confluent_kafka import Consumer, Producer, TopicPartition
+
+    settings: dict[str, Any] = {**cluster.client_settings, "log_level": 0}
+    cluster.create_topic("sales", partitions=3)
+    producer = Producer(settings)
+    consumer = Consumer({**settings, "group.id": "invoices"})
+    sent = [0, 0, 0]
+    read = [0, 0, 0]
+    try:
+        for orders in (30, 60, 120, 90, 45, 30, 45, 60):
+            for number in range(orders):
+                order = {"order": 1_000 + sum(sent), "total": f"{(number * 37) % 90 + 9}.90", "items": number % 4 + 1}
+                producer.produce("sales", json.dumps(order), f"customer-{number * 7 % 40}", partition=number % 3)
+                sent[number % 3] += 1
+            producer.flush()
+            read = [min(have + 20, end - 3) for have, end in zip(read, sent, strict=True)]
+            offsets = [TopicPartition("sales", partition, offset) for partition, offset in enumerate(read)]
+            consumer.commit(offsets=offsets, asynchronous=False)
+            yield
+    finally:
+        consumer.close()
+
+
 @pytest.mark.long
-def test_screenshots_of_the_documentation(browser: "Browser", address: str, tmp_path: Path) -> None:
+def test_screenshots_of_the_documentation(
+    browser: "Browser", address: str, cluster: LocalBroker, tmp_path: Path
+) -> None:
     # With OTTLA_SCREENSHOTS=1 they replace those of docs/console.md.
     target = PICTURES if os.environ.get("OTTLA_SCREENSHOTS") == "1" else tmp_path
-    for name, path, theme in (("records", "/topics/orders/records", "light"), ("group", "/groups/billing", "dark")):
-        context = browser.new_context(color_scheme=theme, viewport={"width": 1200, "height": 760})  # type: ignore[arg-type]
-        opened = context.new_page()
-        opened.goto(address + path)
-        if name == "group":
-            opened.wait_for_selector(".u-over", timeout=PATIENCE_MS)
+    pages = {}
+    for name, theme in (("records", "light"), ("group", "dark")):
+        context = browser.new_context(
+            color_scheme=theme,  # type: ignore[arg-type]
+            viewport={"width": 1200, "height": 760},
+            bypass_csp=True,  # for wait_for_function
+        )
+        pages[name] = context.new_page()
+        pages[name].set_default_timeout(PATIENCE_MS)
+    for step, _ in enumerate(_trade(cluster), start=1):
+        pages["group"].goto(f"{address}/groups/invoices")  # each sample of the chart sees another lag
+        pages["group"].wait_for_function(CHART_SAMPLES, arg=step)
+    pages["records"].goto(f"{address}/topics/sales/records")
+    pages["records"].click(".cell-value summary >> nth=2")
+    pages["group"].wait_for_selector(".u-over")
+    for name, opened in pages.items():
         opened.screenshot(path=target / f"console-{name}.png")
-        context.close()
+        opened.context.close()
         assert (target / f"console-{name}.png").stat().st_size > 10_000
