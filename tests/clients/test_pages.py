@@ -13,7 +13,6 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 import ottla.testing
 from ottla.cli import COMMANDS, command_parser
@@ -125,7 +124,6 @@ def test_the_short_commands_of_other_pages(tmp_path: Path, commands: CommandServ
     ran = []
     with local_broker(group_initial_rebalance_delay_ms=0) as fresh:
         line_of = CommandLine(fresh.bootstrap, tmp_path, commands)
-        commit_as("readers", fresh)
         for name, table in excuses.BLOCKS.items():
             begins = [each for each, test in table.items() if test == excuses.SHORT_BLOCKS]
             for block in list_blocks((ROOT / name).read_text()) if begins else ():
@@ -159,11 +157,3 @@ def test_the_programs_of_the_reading_page(monkeypatch: pytest.MonkeyPatch) -> No
         fresh.create_topic("refunds")
         monkeypatch.setattr(ottla, "read", partial(ottla.read, bootstrap=fresh.bootstrap))
         exec(program.replace("localhost:9092", fresh.bootstrap), {})
-
-
-def commit_as(group: str, fresh: LocalBroker) -> None:
-    """Makes a group that has read the topic `read`."""
-    fresh.create_topic("read")
-    client = Consumer({"bootstrap.servers": fresh.bootstrap, "group.id": group})
-    client.commit(offsets=[TopicPartition("read", 0, 0)], asynchronous=False)
-    client.close()
