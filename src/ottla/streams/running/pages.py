@@ -85,7 +85,7 @@ def write_metrics(progress: dict[str, Any]) -> Iterator[str]:
     for name, text in (
         ("restoring", "Partitions of a store that are being restored."),
         ("records_behind", "Records of changelogs not yet applied to a store."),
-        ("keys", "About how many keys a store has."),
+        ("keys", "Keys of a store: counted up to 1,000 in a partition, above that what RocksDB estimates."),
         ("bytes", "Bytes of a store in files and in memory."),
     ):
         yield from (f"# HELP {PREFIX}store_{name} {text}", f"# TYPE {PREFIX}store_{name} gauge")

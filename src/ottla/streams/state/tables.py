@@ -37,6 +37,9 @@ from ottla.streams.errors import StreamsError
 MEMORY_MB: Final = 96
 """The block cache of a server, what is not yet written to files included."""
 
+COUNTED_MAX: Final = 1_000
+"""Up to how many keys of a table are counted one by one, which takes less than a millisecond."""
+
 _PROGRESS: Final = b"P"
 _DATA: Final = b"D"
 _AFTER_DATA: Final = b"E"
@@ -161,13 +164,19 @@ class Table:
         shutil.rmtree(old, ignore_errors=True)
 
     def measure(self) -> tuple[int, int]:
-        """About how many keys the table has, and its bytes in files and in memory. None of both while it is closed."""
+        """How many keys the table has, and its bytes in files and in memory. None of both while it is closed.
+
+        Keys are counted up to COUNTED_MAX. Above that they are RocksDB's estimate, which counts what was written: also
+        a key that was written again, and the progress, until RocksDB merges its files.
+        """
         try:
             with self._closing:
-                keys, *sizes = (self._database.property_int_value(name) or 0 for name in _MEASURES)
+                estimate, *sizes = (self._database.property_int_value(name) or 0 for name in _MEASURES)
+                keys: Iterator[Any] = self._database.keys(from_key=_DATA)
+                counted = sum(1 for _ in takewhile(lambda key: key < _AFTER_DATA, islice(keys, COUNTED_MAX + 1)))
         except DbClosedError:
             return 0, 0
-        return max(keys - (self._progress is not None), 0), sum(sizes)
+        return counted if counted <= COUNTED_MAX else max(estimate, counted), sum(sizes)
 
     def flush(self) -> None:
         """Writes everything to files, so that a crash from here on loses only what comes later."""
