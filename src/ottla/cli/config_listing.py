@@ -46,6 +46,7 @@ def _list_resources(client: "Client", kind: str) -> Iterator[ListedSetting]:
 
     names = iter(_list_names(client, kind))
     at_once = 1 if kind in ("broker", "broker-logger") else DESCRIBED_AT_ONCE
+    defaults: object = None
     while chosen := list(islice(names, at_once)):
         asked = [
             DescribeConfigsResource(resource_type=RESOURCE_TYPES[kind], resource_name=name, configuration_keys=None)
@@ -59,10 +60,14 @@ def _list_resources(client: "Client", kind: str) -> Iterator[ListedSetting]:
             if result.error_code:
                 reason = result.error_message or name_error(result.error_code)
                 raise CommandError(f"{describe_resource(kind, name)}: {reason}")
+            if result.configs is defaults:
+                continue
             wanted = DEFAULT_BROKER_SOURCE if kind == "broker" and not name else OWN_SOURCES[kind]
-            for entry in result.configs:
-                if entry.config_source == wanted:
-                    yield ListedSetting(name or DEFAULT, entry.name, "(secret)" if entry.is_sensitive else entry.value)
+            own = [entry for entry in result.configs if entry.config_source == wanted]
+            if not own:
+                defaults = result.configs  # the list of the next topics without settings of their own is the same one
+            for entry in own:
+                yield ListedSetting(name or DEFAULT, entry.name, "(secret)" if entry.is_sensitive else entry.value)
 
 
 def _list_names(client: "Client", kind: str) -> Iterable[str]:

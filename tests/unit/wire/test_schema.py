@@ -12,6 +12,11 @@ from ottla.wire import schema
 from ottla.wire.malformed import Malformed
 from ottla.wire.message import ZERO_UUID, Message
 from ottla.wire.messages.api_versions import ApiVersionsResponse
+from ottla.wire.messages.describe_configs import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from tests.samples import sample_size
@@ -69,6 +74,32 @@ def test_absent_lists_are_not_shared() -> None:
     data = schema.encode(FetchRequest, 4, FetchRequest())
     first, second = (schema.decode(FetchRequest, 4, data) for _ in range(2))
     assert first.forgotten_topics_data is not second.forgotten_topics_data
+
+
+@pytest.mark.parametrize("version", DescribeConfigsResponse.VERSIONS)
+def test_settings_that_repeat_are_read_once(version: int) -> None:
+    """Nearly all topics of a cluster have the same settings: equal bytes become the same list, others their own."""
+
+    def describe(topic: str, *values: str) -> DescribeConfigsResult:
+        settings = [DescribeConfigsResourceResult(name="retention.ms", value=value) for value in values]
+        return DescribeConfigsResult(resource_type=2, resource_name=topic, configs=settings)
+
+    results = [
+        describe("a", "1"),
+        describe("b", "1"),
+        describe("c", "2"),
+        describe("d"),
+        describe("e"),
+        describe("f", "1"),
+    ]
+    sent = schema.encode(DescribeConfigsResponse, version, DescribeConfigsResponse(results=results))
+    read = schema.decode(DescribeConfigsResponse, version, bytes(sent)).results
+    assert [[each.value for each in result.configs] for result in read] == [["1"], ["1"], ["2"], [], [], ["1"]]
+    assert [result.resource_name for result in read] == list("abcdef")
+    assert read[0].configs is read[1].configs
+    assert read[3].configs is read[4].configs
+    again = schema.decode(DescribeConfigsResponse, version, bytes(sent)).results
+    assert again[0].configs is not read[0].configs
 
 
 def test_records_are_a_view() -> None:
