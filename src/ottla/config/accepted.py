@@ -252,6 +252,20 @@ _CHANGEABLE = frozenset(
         "share.coordinator.cached.buffer.max.bytes",
     )
 )
+# The same, for settings that Kafka changes for one broker at a time.
+_CHANGEABLE_PER_BROKER = frozenset(
+    (
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.principal.to.local.rules",
+        "sasl.kerberos.service.name",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+    )
+)
 
 
 class Accepted:
@@ -263,7 +277,11 @@ class Accepted:
         self.name, kind, default = row.split(" ", 2)
         self.kind = _KINDS[kind]
         self.default = None if default == "-" else "" if default == '""' else default
-        self.mode = UpdateMode.CLUSTER_WIDE if self.name in _CHANGEABLE else UpdateMode.READ_ONLY
+        self.mode = UpdateMode.READ_ONLY
+        if self.name in _CHANGEABLE:
+            self.mode = UpdateMode.CLUSTER_WIDE
+        elif self.name in _CHANGEABLE_PER_BROKER:
+            self.mode = UpdateMode.PER_BROKER
         self.former = former
 
     @property

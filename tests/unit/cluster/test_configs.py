@@ -187,6 +187,15 @@ def test_what_a_broker_cannot_have(alteration: Alteration, said: str) -> None:
         assert said in error.message
 
 
+@pytest.mark.parametrize("key", ["sasl.kerberos.min.time.before.relogin", "sasl.login.refresh.buffer.seconds"])
+def test_a_setting_without_effect_is_kept_where_kafka_changes_it(key: str) -> None:
+    """Client suites change such settings because nothing depends on them. As in Kafka, one broker has them, not all."""
+    image = broker_after(cluster(), Alteration(key, SET, "58"))
+    assert dict(image.config(ConfigResource.BROKER, "1")) == {key: "58"}
+    assert "name a broker" in broker_refusal(Alteration(key, SET, "58"), name=ALL_BROKERS).message
+    assert "sasl" in broker_refusal(Alteration(key, SET, "soon")).message
+
+
 def test_a_fixed_setting_may_be_deleted() -> None:
     """Nothing changes by it, and tools that reset everything do so."""
     assert alter_brokers(cluster(), "1", [Alteration("num.partitions", DELETE)], CONFIG).changes == []
