@@ -91,12 +91,19 @@ def _load_keys(context: ssl.SSLContext, keys: KeyStore, setting: str) -> None:
         with _as_file(keys.certificates) as certificates, _as_file(keys.key) as key:
             context.load_cert_chain(certificates, key, keys.password if keys.password is not None else refuse_to_ask)
     except ssl.SSLError as error:
-        reason = "key and certificate do not belong together"
-        if "KEY_VALUES_MISMATCH" not in (error.reason or ""):
-            reason = "it has no usable key and certificate, or ssl.key.password is wrong"
-        raise ConfigError(f"{setting}: {reason}") from None
+        raise ConfigError(f"{setting}: {_explain_refusal(error.reason or '')}") from None
     except OSError as error:
         raise ConfigError(f"{setting}: {error.strerror or error}") from None
+
+
+def _explain_refusal(reason: str) -> str:
+    """What is wrong with a key store, by the reason that OpenSSL names."""
+    if "KEY_VALUES_MISMATCH" in reason:
+        return "key and certificate do not belong together"
+    if reason.endswith(("_TOO_WEAK", "_TOO_SMALL")):
+        name = reason.replace("_", " ").lower()
+        return f"OpenSSL refuses a certificate of it ({name}); issue one that is signed with SHA-256 and has 2048 bits"
+    return "it has no usable key and certificate, or ssl.key.password is wrong"
 
 
 def _trust(context: ssl.SSLContext, certificates: str, setting: str) -> None:

@@ -1,16 +1,21 @@
 """Key stores and trust stores: every form that is read, and a line for each that is not."""
 
 import ssl
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
+    NoEncryption,
     PrivateFormat,
     load_pem_private_key,
 )
+from cryptography.x509.oid import NameOID
 
 from ottla.config import BrokerConfig, ConfigError
 from ottla.security.certificates import issue, make_authority, make_trust_store
@@ -24,6 +29,16 @@ ENCRYPTED = (
     .private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"password"))
     .decode()
 )
+
+
+def make_small_key() -> str:
+    """A key of 1,024 bits and its certificate, which OpenSSL refuses."""
+    key = rsa.generate_private_key(65537, 1024)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "small")])
+    begin = datetime.now(UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, begin, begin + timedelta(days=1))
+    certificate = builder.sign(key, SHA256()).public_bytes(Encoding.PEM)
+    return (key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) + certificate).decode()
 
 
 def build(tmp_path: Path, settings: dict[str, str | bytes], client_auth: str = "none") -> ssl.SSLContext:
@@ -111,6 +126,7 @@ def test_stores_are_read(tmp_path: Path, settings: dict[str, str | bytes]) -> No
             },
             "ssl.key.password is wrong",
         ),
+        ({**PEM, "ssl.keystore.location": make_small_key()}, "OpenSSL refuses a certificate of it (ee key too small)"),
         ({"ssl.enabled.protocols": "TLSv1.1"}, "ssl.enabled.protocols: 'TLSv1.1' is not one of"),
         ({"ssl.keystore.location": ISSUED.pem, "ssl.cipher.suites": "TLS_NULL"}, "unknown cipher suite"),
     ],
