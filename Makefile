@@ -119,7 +119,7 @@ connect-chaos: setup ## Kill and pause workers, brokers, databases and sinks of 
 	OTTLA_KILLS=$(or $(KILLS),14) $(LONG_RUN) -s tests/connect/test_chaos.py tests/connect/test_kills.py tests/connect/test_postgresql_kills.py tests/connect/test_workers.py tests/connect/test_http_deaths.py tests/connect/test_jms_deaths.py $(ARGS)
 
 streams-chaos: setup ## Kill everything that a Streams app consists of more often than the suite does: make streams-chaos KILLS=50
-	OTTLA_KILLS=$(or $(KILLS),50) $(LONG_RUN) -s tests/streams/test_kills.py tests/streams/test_cluster.py $(ARGS)
+	OTTLA_KILLS=$(or $(KILLS),50) $(LONG_RUN) -s tests/streams/test_kills.py tests/streams/test_table_kills.py tests/streams/test_cluster.py $(ARGS)
 
 packages: setup ## Build the wheels and source archives, into build/dist; the same sources give the same bytes
 	$(RUN)/python -m hatchling build -d build/dist
