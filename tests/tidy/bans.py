@@ -150,6 +150,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.pipeline.decoding": "record batches to Arrow columns",
             "ottla.pipeline.encoding": "Arrow columns to record batches",
             "ottla.pipeline.formats": "columns out of values",
+            "ottla.pipeline.pandas_later": "keeps pyarrow from importing pandas",
             "ottla.reading": "hands Arrow tables to a notebook",
             "ottla.spark.jobs": "a task hands its report to Spark as an Arrow batch",
             "ottla.spark.sinks": "hands rows to the sender as Arrow batches",

@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any, Final
 
+from ottla.pipeline.pandas_later import load_pandas_later
+
 COMMON_MODULES: Final = ("pyspark.worker", "ottla.pipeline.encoding", "ottla.pipeline.kernels")
 
 
 def run_daemon(modules: Iterable[str]) -> None:
     """Load what every task needs, then serve Spark. None of these modules may start a thread: it would be lost."""
+    load_pandas_later()
     for name in (*COMMON_MODULES, *modules):
         import_module(name)
     gc.collect()

@@ -22,8 +22,6 @@ import pyarrow.compute as pc
 
 NAN, INFINITY, MINUS_INFINITY = "NaN", "Infinity", "-Infinity"
 
-_NULL: Final = pa.scalar("null")
-_EMPTY: Final = pa.scalar("")
 _NEEDS_ESCAPE: Final = np.zeros(256, np.bool_)
 _NEEDS_ESCAPE[:0x20] = True
 _NEEDS_ESCAPE[[ord('"'), ord("\\")]] = True
@@ -60,12 +58,12 @@ def check_type(kind: pa.DataType, name: str) -> None:
 
 def to_text(column: pa.Array) -> pa.StringArray:
     """The JSON text of each value. A null is the text `null`, so the result has no nulls."""
-    return pc.fill_null(_write(column), _NULL)
+    return pc.fill_null(_write(column), "null")
 
 
 def join(*parts: Any) -> pa.StringArray:
     """Concatenates columns and constants row by row."""
-    return pc.binary_join_element_wise(*parts, _EMPTY)
+    return pc.binary_join_element_wise(*parts, "")
 
 
 def _write(column: pa.Array) -> pa.StringArray:

@@ -25,6 +25,7 @@ import orjson
 from ottla.client.backoff import now_ms
 from ottla.client.client import Client
 from ottla.client.settings import ClientSettings
+from ottla.pipeline.pandas_later import load_pandas_later
 from ottla.streams.errors import StreamsError
 from ottla.streams.state import protocol
 from ottla.streams.state.connections import FrameSocket
@@ -140,6 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--memory-mb", type=int, default=MEMORY_MB, help="the cache of all tables together")
     parser.add_argument("--silence-s", type=float, help="end after so long without requests, not with the input")
     options = parser.parse_args(arguments)
+    load_pandas_later()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s state server: %(message)s")
     try:
         given = orjson.loads(sys.stdin.readline())
