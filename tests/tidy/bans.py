@@ -421,6 +421,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.server.outbox": "reads and probes for cold pages, on descriptors the file layer pinned",
             "ottla.observability.process": "reads /proc, which is no disk",
             "ottla.storage.cleaner.child": "os.nice: the priority of its own process",
+            "ottla.spark.daemon": "looks where PySpark is installed",
             "ottla.spark.java": "looks for a Java on this machine",
             "ottla.spark.quick_start": "makes the directory of the archive that a JVM loads its classes from",
             "pyspark_ottla.decoders": "reads the file of a schema",
