@@ -3,6 +3,10 @@
 The runner keeps `describe_state` of the plan that an app was last started with. Steps without state come and go freely.
 State values are JSON objects, so columns of a value may be added, removed, or become wider. What would silently give
 wrong results is refused: another key, another number of partitions, a store whose input has been read already.
+
+What an app no longer has is still there: changelogs, and committed offsets of topics that it reads no more. So the
+description of a start also has what all starts before it have left behind (`add_former`). A store that comes back goes
+on where it was left, if its topics were not read without it meanwhile; a new store does not begin at the old position.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -14,6 +18,7 @@ from ottla.streams.errors import IncompatibleTopology
 from ottla.streams.planning.plan import PARCELS, AppPlan, StorePlan, SubtopologyPlan
 
 VERSION = 1
+_FORMER = "former"
 
 Read = tuple[str, str]
 """A consumer group and a topic that it reads."""
@@ -44,6 +49,25 @@ def describe_state(plan: AppPlan, partition_counts: Mapping[str, int]) -> dict[s
     }
 
 
+def add_former(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """The description `new` with the stores and reads that the app had before and has no more. With each store are the
+    reads that its content follows from, and the first one that has gone on without it, if there is one."""
+    reads = _list_reads(new)
+    former = old.get(_FORMER, {"stores": {}, "reads": []})
+    stores = dict(former["stores"])
+    for unit in old["subtopologies"].values():
+        stores |= {name: {**old["stores"][name], "reads": unit["reads"], "missed": None} for name in unit["stores"]}
+    for name, store in stores.items():
+        missed = [topic for group, topic in store["reads"] if (group, topic) in reads]
+        if missed and store["missed"] is None and not store["is_source"]:
+            stores[name] = {**store, "missed": missed[0]}
+    left = {
+        "stores": {name: store for name, store in stores.items() if name not in new["stores"]},
+        "reads": [list(each) for each in sorted((_list_reads(old) | _list_reads(former)) - reads)],
+    }
+    return {**new, _FORMER: left}
+
+
 def check(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     """IncompatibleTopology, one line, if the app `new` cannot go on with what `old` has left behind."""
     app = new["app"]
@@ -59,9 +83,13 @@ def _find_reasons(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[st
         after = new["topics"].get(name, before)
         if after < before or (after > before and new["stores"]):
             yield f"topic {name!r} had {before} partitions and has {after}"
+    former = old.get(_FORMER, {"stores": {}, "reads": []})
+    known = {**former["stores"], **old["stores"]}
     for name, store in new["stores"].items():
-        if name in old["stores"]:
-            yield from _compare_stores(name, old["stores"][name], store)
+        if name in known:
+            yield from _compare_stores(name, known[name], store)
+            if topic := known[name].get("missed"):
+                yield f"store {name!r} was left out for a time in which records of {topic!r} were read"
     yield from _find_stores_without_past(old, new)
     for name, unit in new["subtopologies"].items():
         before = old["subtopologies"].get(name, unit)["group"]
@@ -83,12 +111,19 @@ def _compare_stores(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -
 
 
 def _find_stores_without_past(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    known = {tuple(read) for unit in old["subtopologies"].values() for read in unit["reads"]}
+    former = old.get(_FORMER, {"stores": {}, "reads": []})
+    known, stores = _list_reads(old) | _list_reads(former), {**former["stores"], **old["stores"]}
     for unit in new["subtopologies"].values():
-        fresh = [each for each in unit["stores"] if each not in old["stores"] and not new["stores"][each]["is_source"]]
+        fresh = [each for each in unit["stores"] if each not in stores and not new["stores"][each]["is_source"]]
         read = [topic for group, topic in unit["reads"] if (group, topic) in known]
         if fresh and read:
             yield f"store {fresh[0]!r} is new, but records of {read[0]!r} have been read already"
+
+
+def _list_reads(described: Mapping[str, Any]) -> set[Read]:
+    """All reads of a description, or of the former part of one."""
+    units = described.get("subtopologies", {"": described}).values()
+    return {(group, topic) for unit in units for group, topic in unit["reads"]}
 
 
 def _find_reads(plan: AppPlan) -> dict[str, set[Read]]:

@@ -50,8 +50,10 @@ from ottla.streams.running.registration import (
     RUNNING,
     STOPPED,
     Registration,
+    add_former,
     create_registry,
     find_registration,
+    merge,
     register,
 )
 from ottla.streams.running.settings import client_settings, driver_client_settings, transaction_timeout_ms
@@ -143,6 +145,7 @@ class Runner:
             compatibility.check(before.topology, described)
             check_topics(client, plan, before)
             check_unread(client, plan, before)
+            described = compatibility.add_former(before.topology, described)
         counts |= create_internal_topics(client, plan, counts)
         if DEAD_LETTER in (self._options.on_bad_record, self._options.on_error, self._options.on_late):
             create_topic(client, self._options.dead_letters, CLUSTER_DEFAULT, {})
@@ -275,14 +278,17 @@ class Runner:
         topology: dict[str, Any],
         before: Registration | None,
     ) -> None:
-        """Take over from older copies of the app, and see to it that every task has a committed position."""
+        """Take over from older copies of the app, and see to it that every task has a committed position. What starts
+        with other topologies have left behind stays registered."""
         started = self._make_registration(plan, topology)
         if before is not None:
-            started = replace(started, topic_ids=before.topic_ids, positions=before.positions)
+            started = add_former(started, before)
         self._registration = started
         register(client, started)
         commit_starts(client, plan, counts, before, transaction_timeout_ms(self._options))
-        begun = replace(started, topic_ids=find_topic_ids(client, plan), positions=list_positions(plan))
+        topic_ids = {**started.topic_ids, **find_topic_ids(client, plan)}
+        positions = merge(started.positions, list_positions(plan))
+        begun = replace(started, topic_ids=topic_ids, positions=positions)
         if begun != started:
             self._registration = begun
             register(client, begun)

@@ -8,15 +8,17 @@ Columns and kernels are imported where they are used: `ottla stream list` needs 
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final, TypeVar
 
 from ottla.client.client import EARLIEST, LATEST, READ_COMMITTED, Client, UnknownTopic
 from ottla.topic_partition import TopicPartition
 
 TOPIC: Final = "__ottla_streams_apps"
 _CONFIG: Final = {"cleanup.policy": "compact", "segment.ms": "3600000"}
+
+T = TypeVar("T")
 
 RUNNING, STOPPED, FAILED = "running", "stopped", "failed"
 
@@ -47,6 +49,25 @@ class Registration:
     """The topology for people."""
     message: str = ""
     """Why the app has failed."""
+
+
+def add_former(registration: Registration, before: Registration) -> Registration:
+    """The registration with what the app owns from starts before, perhaps with other topologies: a step that comes back
+    goes on with it, and a reset deletes it."""
+    return replace(
+        registration,
+        internal_topics=merge(before.internal_topics, registration.internal_topics),
+        groups=merge(before.groups, registration.groups),
+        topic_ids=before.topic_ids,
+        positions=before.positions,
+    )
+
+
+def merge(some: Iterable[T], others: Iterable[T]) -> list[T]:
+    """All of both, in order and without duplicates."""
+    found = list(some)
+    found += [each for each in others if each not in found]
+    return found
 
 
 def create_registry(client: Client) -> None:

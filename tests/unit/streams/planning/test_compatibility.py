@@ -9,7 +9,7 @@ import pytest
 from ottla.streams import graph
 from ottla.streams.errors import IncompatibleTopology
 from ottla.streams.graph import Node
-from ottla.streams.planning.compatibility import check, describe_state
+from ottla.streams.planning.compatibility import add_former, check, describe_state
 from ottla.streams.planning.planner import make_plan
 from tests.unit.streams.planning.topologies import count, keep_if, rekey, select, sink, source, to_table
 
@@ -80,3 +80,54 @@ def test_a_new_store_may_read_a_topic_from_its_beginning() -> None:
     after = [*before, count(rekey(select(lines), "value"), "others")]
 
     check(describe(before), describe(after))
+
+
+A, B = source("a"), source("b")
+COPIED_A: list[Node] = [sink(A, "out")]
+COUNTED_B: list[Node] = [count(B, "counts")]
+
+
+def start(*versions: list[Node]) -> None:
+    """Start an app with one topology after the other."""
+    last: dict[str, object] | None = None
+    for nodes in versions:
+        new = describe(nodes)
+        if last is not None:
+            check(last, new)
+            new = json.loads(json.dumps(add_former(last, new)))
+        last = new
+
+
+def test_a_store_that_comes_back_goes_on_where_it_was_left() -> None:
+    """Its changelog and the position of its topic are still there and fit each other."""
+    start(COUNTED_B, COPIED_A, COPIED_A, COUNTED_B)
+    start(COUNTED_B, COPIED_A, COPIED_A + COUNTED_B, COPIED_A, COUNTED_B)
+
+
+@pytest.mark.parametrize(
+    ("versions", "reason"),
+    [
+        (
+            (COUNTED_B, COPIED_A, COPIED_A, [count(B, "others")]),
+            "store 'others' is new, but records of 'b' have been read already",
+        ),
+        (
+            ([sink(B, "out")], COPIED_A, COUNTED_B),
+            "store 'counts' is new, but records of 'b' have been read already",
+        ),
+        (
+            (COUNTED_B, [sink(B, "out")], COPIED_A, COUNTED_B),
+            "store 'counts' was left out for a time in which records of 'b' were read",
+        ),
+        (
+            (COUNTED_B, COPIED_A, [count(rekey(B, "value"), "counts")]),
+            "the key of store 'counts' was key string and is value int64",
+        ),
+    ],
+)
+def test_what_was_left_behind_is_not_forgotten(versions: tuple[list[Node], ...], reason: str) -> None:
+    """A topology in between that has neither the topic nor the store makes no difference."""
+    start(*versions[:-1])
+    with pytest.raises(IncompatibleTopology) as refused:
+        start(*versions)
+    assert str(refused.value) == f"app: {reason}. ottla stream reset app rebuilds the state from the topics"
