@@ -80,6 +80,16 @@ class KeySessions:
         if content is not None:
             insort(self.live, new, key=_start_of)
 
+    @property
+    def has_one_new(self) -> bool:
+        """There is only one session near, and the store does not have it as it is."""
+        return len(self.live) == 1 and not self.live[0].is_stored
+
+    def lengthen(self, time: int, content: Any, row: int) -> None:
+        """Rows of the only session, the last of which has this time and number, have made this content of it."""
+        (only,) = self.live
+        only.end, only.content, only.last_row = max(only.end, time), content, row
+
     def _remove(self, session: Session) -> None:
         place = bisect_left(self.live, session.start, key=_start_of)
         while self.live[place] is not session:

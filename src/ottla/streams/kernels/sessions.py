@@ -14,7 +14,7 @@ The store has the keys of `session_key`, and the values of `aggregates.py` or `p
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ import pyarrow as pa
 from ottla.streams.graph import Aggregation, BuiltInAggregate, PythonAggregate, Reduce
 from ottla.streams.kernels.aggregates import AccumulatorState
 from ottla.streams.kernels.closing import DEFAULT_RETENTION_MS, WindowLife, Windows
-from ottla.streams.kernels.grouping import Groups, as_array
+from ottla.streams.kernels.grouping import Groups, Numbers, as_array, group_by_keys
 from ottla.streams.kernels.kernel import KernelContext, Row, StoreSpec
 from ottla.streams.kernels.partial import drop_null_keys
 from ottla.streams.kernels.python_aggregates import PythonState, RowFunctions, make_changes
@@ -76,22 +76,46 @@ class SessionKernel:
         return [changes]
 
     def _add_rows(self, rows: pa.Table, windows: Windows, index: SessionIndex, context: KernelContext) -> pa.Table:
-        times, stream_times = (rows.column(name).to_pylist() for name in (TIMESTAMP, STREAM_TIME))
-        keys = [key for key in encode_keys(rows, self._table.group_key) if key is not None]
-        by_key = {each.key: each for each in index.load(_find_spans(keys, times), self._gap_ms)}
-        stored = [session for each in by_key.values() for session in each.live]
+        groups, keys = group_by_keys([key for key in encode_keys(rows, self._table.group_key) if key is not None])
+        times = as_array(rows.column(TIMESTAMP)).to_numpy()
+        by_key = index.load(_find_spans(groups, keys, times), self._gap_ms)
+        stored = [session for each in by_key for session in each.live]
         stored_keys = [session.content for session in stored]
         before = dict(zip(stored_keys, windows.store.get_many(stored_keys), strict=True))
         batch = self._values.begin(rows, list(before.values()))
         for number, session in enumerate(stored):
             session.content = batch.take_stored(number)
         failures = Failures(self._label, rows, context)
-        late = []
-        ended_before, visible_ms, open_ms = windows.ended_before, self._visible_ms, self._life.open_ms
-        for row, (key, time, stream_time) in enumerate(zip(keys, times, stream_times, strict=True)):
-            merged = by_key[key].find(time, self._gap_ms, max(ended_before, stream_time - visible_ms + 1))
+        late = self._follow_rows(rows, groups, by_key, windows.ended_before, batch, failures)
+        failures.hand_over()
+        if late:
+            context.late.append((self._label, rows.take(pa.array(sorted(late)))))
+        changes = _find_changes(by_key, before, batch)
+        self._write(changes, windows)
+        index.save(each for each in by_key if each.is_changed)
+        return self._make_rows(changes, rows)
+
+    def _follow_rows(
+        self,
+        rows: pa.Table,
+        groups: Groups,
+        by_key: Sequence[KeySessions],
+        ended_before: int,
+        batch: "_Batch",
+        failures: Failures,
+    ) -> list[int]:
+        """Add the rows to the sessions of their keys. Returns those that are late."""
+        times, stream_times = (as_array(rows.column(name)).to_numpy() for name in (TIMESTAMP, STREAM_TIME))
+        order, ends = self._find_runs(groups, times, stream_times, batch)
+        numbers, time_list, stream_list = groups.numbers.tolist(), times.tolist(), stream_times.tolist()
+        late, place = [], 0
+        while place < len(order):
+            row = int(order[place])
+            sessions, time, stream_time = by_key[numbers[row]], time_list[row], stream_list[row]
+            merged = sessions.find(time, self._gap_ms, max(ended_before, stream_time - self._visible_ms + 1))
             end = max(time, merged[-1].end) if merged else time
-            if end < ended_before or end + open_ms <= stream_time:
+            place += 1
+            if end < ended_before or end + self._life.open_ms <= stream_time:
                 late.append(row)
                 continue
             try:
@@ -99,14 +123,31 @@ class SessionKernel:
             except Exception as error:
                 failures.add(row, error)
                 continue
-            by_key[key].replace(merged, time, content, row)
-        failures.hand_over()
-        if late:
-            context.late.append((self._label, rows.take(pa.array(late))))
-        changes = _find_changes(list(by_key.values()), before, batch)
-        self._write(changes, windows)
-        index.save(each for each in by_key.values() if each.is_changed)
-        return self._make_rows(changes, rows)
+            sessions.replace(merged, time, content, row)
+            run_end = int(ends[place - 1])
+            if place < run_end and sessions.has_one_new:
+                rest = order[place:run_end]
+                sessions.lengthen(
+                    time_list[rest[-1]], batch.extend_by_rows(sessions.live[0].content, rest), int(rest[-1])
+                )
+                place = run_end
+        return late
+
+    def _find_runs(
+        self, groups: Groups, times: Numbers, stream_times: Numbers, batch: "_Batch"
+    ) -> tuple[Numbers, Numbers]:
+        """The order in which rows are added, and for each place in it where its run ends. Rows of a run have the same
+        key and come one after the other: if a row was added to a session, the next one is not late and belongs to the
+        same session."""
+        if not batch.takes_runs:
+            return np.arange(len(times)), np.arange(1, len(times) + 1)
+        order, _ = groups.members
+        keys, times, stream_times = groups.numbers[order], times[order], stream_times[order]
+        before, after, now = times[:-1], times[1:], stream_times[1:]
+        follows = (keys[1:] == keys[:-1]) & (after >= before) & (after - before <= self._gap_ms)
+        follows &= (now < after + self._life.open_ms) & (now < before + self._visible_ms)
+        run_ends = np.append(np.flatnonzero(~follows) + 1, len(times))
+        return order, np.repeat(run_ends, np.diff(run_ends, prepend=0))
 
     def _write(self, changes: Sequence["_Change"], windows: Windows) -> None:
         for each in changes:
@@ -145,13 +186,11 @@ class _Change(NamedTuple):
     row: int
 
 
-def _find_spans(keys: Sequence[bytes], times: Sequence[int]) -> dict[bytes, tuple[int, int]]:
+def _find_spans(groups: Groups, keys: Sequence[bytes], times: Numbers) -> dict[bytes, tuple[int, int]]:
     """The first and the last time of each key."""
-    found: dict[bytes, tuple[int, int]] = {}
-    for key, time in zip(keys, times, strict=True):
-        first, last = found.get(key, (time, time))
-        found[key] = min(first, time), max(last, time)
-    return found
+    order, starts = groups.members
+    spans = (extreme.reduceat(times[order], starts[:-1]).tolist() for extreme in (np.minimum, np.maximum))
+    return dict(zip(keys, zip(*spans, strict=True), strict=True))
 
 
 def _find_changes(keys: Sequence[KeySessions], before: Mapping[bytes, bytes | None], batch: "_Batch") -> list[_Change]:
@@ -186,8 +225,14 @@ class _Batch(Protocol):
     def take_stored(self, number: int) -> Any:
         """The content of a session that was there before."""
 
+    takes_runs: bool
+    """Rows of different keys may be added in any order, and those of one session many at once."""
+
     def extend(self, contents: list[Any], row: int, end: int) -> Any:
         """The content of one session made from these, by their end, and a row. None if there is no session then."""
+
+    def extend_by_rows(self, content: Any, rows: Numbers) -> Any:
+        """The content of a session with these rows, if the batch takes runs."""
 
     def finish(self, contents: Sequence[Any]) -> list[bytes]:
         """Values as they are stored."""
@@ -206,6 +251,8 @@ class _BuiltInValues:
 
 
 class _BuiltInBatch:
+    takes_runs = True
+
     def __init__(self, state: AccumulatorState, rows: pa.Table, stored: Sequence[bytes | None]) -> None:
         self._state = state
         self._rows = rows
@@ -221,6 +268,10 @@ class _BuiltInBatch:
             parts += others
         parts.append(len(self._stored) + row)
         return parts
+
+    def extend_by_rows(self, content: list[int], rows: Numbers) -> list[int]:
+        content += (rows + len(self._stored)).tolist()
+        return content
 
     def finish(self, contents: Sequence[list[int]]) -> list[bytes]:
         before, alone = self._state.codec.decode(self._stored), self._state.collect(self._rows)
@@ -254,6 +305,8 @@ class _PythonValues:
 
 
 class _PythonBatch:
+    takes_runs = False
+
     def __init__(
         self, state: PythonState, functions: RowFunctions, rows: Sequence[Row], stored: Sequence[bytes | None]
     ) -> None:
@@ -270,6 +323,9 @@ class _PythonBatch:
         for content in contents:
             value = self._functions.merge(value, self._state.decode(content), self._rows[row])
         return self._state.encode(self._functions.add(value, self._rows[row]), end)
+
+    def extend_by_rows(self, content: bytes, rows: Numbers) -> NoReturn:
+        raise AssertionError("functions of the user get rows in their order")
 
     def finish(self, contents: Sequence[bytes]) -> list[bytes]:
         return list(contents)

@@ -287,3 +287,21 @@ def test_time_that_went_on_without_rows_closes_sessions_for_good(aggregation: Ag
     )
     assert [[(*bounds(row)[1:], row["words"]) for row in batch] for batch in batches] == [[], [(0, 0, ["x"])], [], []]
     assert [rows.column("word").to_pylist() for _, rows in contexts[2].late] == [["y"]]
+
+
+@pytest.mark.parametrize("aggregation", [BUILT_IN, IN_PYTHON], ids=["built-in", "python"])
+def test_a_row_behind_another_one_is_judged_by_its_own_time(aggregation: Aggregation) -> None:
+    """Rows of a key are near each other and come in one batch, but time has gone on between them, by other keys: the
+    second one is late, or with "final" begins a session because the first one's is closed."""
+    _, contexts = run_chain(
+        [make_kernel(session(10), aggregation)], [make_rows(COLUMNS, [event(0), event(5, "y", 99)])]
+    )
+    assert [rows.column("word").to_pylist() for _, rows in contexts[0].late] == [["y"]]
+    rows = [[event(0), event(1), event(5, "y", 12), event(6, "z", 12)], [event(99)]]
+    batches, _ = run_chain(
+        [make_kernel(session(10), aggregation, "final")], [make_rows(COLUMNS, each) for each in rows]
+    )
+    assert [(*bounds(row)[1:], row["words"]) for batch in batches for row in batch] == [
+        (0, 1, ["x", "x"]),
+        (5, 6, ["y", "z"]),
+    ]
