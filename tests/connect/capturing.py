@@ -13,6 +13,7 @@ from pathlib import Path
 from ottla.connect.connector import Part, SourceBatch, SourceOffset
 from ottla.connect.connectors.postgresql import changes, snapshots
 from ottla.connect.connectors.postgresql.source import PostgresConnector
+from ottla.connect.running import source_tasks
 from ottla.connect.running.sessions import create_session
 from tests.connect.runs import RunningConnector
 from tests.patience import PATIENCE_S
@@ -21,12 +22,13 @@ from tests.spark.settings import SETTINGS
 NAME = "capturing"
 SIZES = (
     (snapshots, {"FETCH_ROWS": 30, "MAX_ROWS": 60}),
-    (changes, {"BATCH_ROWS": 4, "MAX_ROWS": 20, "PIECE_ROWS": 30}),
+    (changes, {"BATCH_ROWS": 4, "MAX_ROWS": 20}),
+    (source_tasks, {"MAX_ROWS": 8, "ROUND_S": 0.0}),
 )
 
 
 class SmallSteps(PostgresConnector):
-    """Reads little in each round, so that there are many."""
+    """Reads little in each transaction, so that there are many."""
 
     def read(self, part: Part, offset: SourceOffset | None) -> Iterator[SourceBatch]:
         for module, sizes in SIZES:

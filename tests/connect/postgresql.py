@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from itertools import islice
 from typing import Any
 
 from benchmarks.peers.apache_kafka import Unavailable
@@ -81,18 +82,19 @@ class SteppedSource:
         self.offsets: dict[str, SourceOffset] = {}
         self.records: list[Record] = []
 
-    def run_round(self) -> bool:
+    def run_round(self, batches_max: int | None = None) -> bool:
         """False if there was nothing to do."""
         parts = self.source.plan(dict(self.offsets))
         for part in parts:
-            self.read(part)
+            self.read(part, batches_max)
         if parts:
             self.source.after_commit(dict(self.offsets))
         return bool(parts)
 
-    def read(self, part: Part) -> None:
+    def read(self, part: Part, batches_max: int | None = None) -> None:
+        """Ends early after so many batches, as a task does that has enough; None: reads to the end."""
         key = partition_key(part.partition)
-        for batch in self.source.read(part, self.offsets.get(key)):
+        for batch in islice(self.source.read(part, self.offsets.get(key)), batches_max):
             for rows in batch.rows:
                 self.records += columns_to_records(rows) if isinstance(rows, RecordColumns) else rows
             if batch.offset is not None:

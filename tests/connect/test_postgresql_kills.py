@@ -201,7 +201,7 @@ def test_rounds_that_are_lost(database: Database, monkeypatch: pytest.MonkeyPatc
         for part in capture.source.plan(dict(capture.offsets)):
             for _ in range(random.randrange(8)):
                 random.choice(writers).step(next(values))
-            capture.read(part)
+            capture.read(part, random.choice([1, 2, 5, None]))
         if random.random() < 0.25:
             capture = database.capture(table_include_list="public.stock")
             capture.offsets, capture.records = before

@@ -98,6 +98,9 @@ class SourceBatch:
     """None: the offset stays, and the rows come again if the task ends here."""
     raw: Sequence[RawRecords] = ()
     """Rows that no converter sees, after the others."""
+    is_midway: bool = False
+    """Whether `read` would have to begin again far before this offset, as inside a large transaction of a database. The
+    task commits here when it has enough, and then goes on instead of ending."""
 
 
 class Source(Connector):
@@ -115,8 +118,8 @@ class Source(Connector):
     def read(self, part: Part, offset: SourceOffset | None) -> Iterator[SourceBatch]:
         """In a Spark task: what follows the offset, in pieces of bounded size.
 
-        The task stops reading at the first offset after `MAX_ROWS` rows, once a second has passed. A source that has
-        less in each round stops by itself.
+        The task stops reading at the first offset after `MAX_ROWS` rows, once a second has passed, unless the offset
+        is midway. A source that has less in each round stops by itself.
         """
 
     def follow_up(self, written: Mapping[TopicPartition, Sequence[OffsetRun]]) -> Sequence[RawRecords]:

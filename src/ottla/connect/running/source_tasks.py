@@ -1,5 +1,9 @@
 """What runs in Spark's Python workers for a source: one batch of one task, from reading to the committed transaction.
 
+A source that is midway at an offset goes on after the commit, in another transaction of the same task: it would have to
+read much again. So that the driver is not kept waiting for long, it goes on for a few times as long as its first row
+took, and what is read again is a fraction of the work.
+
 A task never raises: it reports its failure, so that the other tasks of the job come to their end.
 """
 
@@ -24,6 +28,8 @@ from pyspark_ottla.options import RecordShape
 
 ROUND_S: Final = 1.0
 """A task that has read MAX_ROWS rows goes on for so long, because a round costs time of its own."""
+MIDWAY_FACTOR: Final = 4
+"""A source that is midway goes on for so many times as long as it took to its first rows."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +54,14 @@ def run_source_order(plan: SourcePlan, order: Order) -> Report:
     except Exception as error:
         plan.client.close()  # answers that nobody will read may be in flight
         failure = explain_failure(batch.find_cause(error))
-        return Report(order.task, order.producer, counts=errors.counts, log=errors.log_lines, failure=failure)
+        counts = batch.counts + errors.counts
+        return Report(
+            order.task, order.producer, batch.offsets, (), batch.topics, counts, errors.log_lines, failure=failure
+        )
 
 
 class SourceOrder:
-    """One order, in one transaction.
+    """One order, in one transaction or in several.
 
     Brokers abort a transaction that is open for longer than transaction.timeout.ms, so reading ends at the first offset
     after half of that time.
@@ -62,32 +71,48 @@ class SourceOrder:
         self._plan = plan
         self._order = order
         self._errors = errors
+        self.producer = order.producer
+        """For the next transaction."""
+        self.offsets: dict[str, Mapping[str, Any]] = {}
+        """Of the transactions that are committed, as are topics and counts."""
+        self.topics: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Prepare a transaction. It begins with its first record."""
+        plan = self._plan
         self._writer = TransactionWriter(
-            plan.client, order.producer, plan.shape, plan.topic_groups, plan.transaction_timeout_ms
+            plan.client, self.producer, plan.shape, plan.topic_groups, plan.transaction_timeout_ms
         )
-        self._counts: Counter[str] = Counter()
-        self._offsets: dict[str, Mapping[str, Any]] = {}
+        self._open_counts: Counter[str] = Counter()
+        self._open_offsets: dict[str, Mapping[str, Any]] = {}
         self._began_s: float | None = None
-        """When the first record was written, and with it the transaction began."""
+        """When the first record was written."""
         self._writing_s = 0.0
 
     def run(self) -> Report:
         """Raises if it is not known that everything is committed."""
-        order, writer = self._order, self._writer
-        for part in order.parts:
+        for part in self._order.parts:
             self._read(part)
             if self._is_enough:
                 break
-        producer = order.producer
-        source = self._plan.source
-        if source.follows_up and self._counts["source-record-write-total"]:
+        self._commit()
+        counts = self.counts + self._errors.counts
+        return Report(self._order.task, self.producer, self.offsets, (), self.topics, counts, self._errors.log_lines)
+
+    def _commit(self) -> None:
+        source, writer, counts = self._plan.source, self._writer, self._open_counts
+        has_written = bool(counts["source-record-write-total"])
+        if source.follows_up and has_written:
             for records in source.follow_up(writer.find_runs()):
                 writer.write(records.topic, records.rows)
-        if self._offsets or self._counts["source-record-write-total"]:
-            writer.write_offsets(self._plan.offsets_topic, self._offsets.items())
-            producer = writer.commit()
-        counts = self._counts + self._errors.counts
-        return Report(order.task, producer, self._offsets, (), writer.topics, counts, self._errors.log_lines)
+        if self._open_offsets or has_written:
+            writer.write_offsets(self._plan.offsets_topic, self._open_offsets.items())
+            self.producer = writer.commit()
+        self.offsets |= self._open_offsets
+        self.topics += [each for each in writer.topics if each not in self.topics]
+        self.counts += counts
 
     def find_cause(self, error: Exception) -> Exception:
         """What a user has to know about a failure: that reading took too long, if the transaction was lost by that."""
@@ -110,19 +135,25 @@ class SourceOrder:
         elapsed_s = self._elapsed_s
         if elapsed_s * 1000 > self._plan.transaction_timeout_ms / 2:
             return True
-        return self._counts["source-record-poll-total"] >= MAX_ROWS and elapsed_s >= ROUND_S
+        return self._open_counts["source-record-poll-total"] >= MAX_ROWS and elapsed_s >= ROUND_S
 
     def _read(self, order: PartOrder) -> None:
+        began_s, end_s = time.monotonic(), None
         for batch in self._plan.source.read(Part(order.partition, order.work), order.offset):
+            if end_s is None:
+                end_s = began_s + MIDWAY_FACTOR * (time.monotonic() - began_s)
             for rows in (*batch.rows, *batch.raw):
-                self._counts["source-record-poll-total"] += len(rows)
+                self._open_counts["source-record-poll-total"] += len(rows)
                 for topic, records in self._plan.conversion.to_topics(rows, self._errors):
                     self._write(topic, records)
-                    self._counts["source-record-write-total"] += records.num_rows
+                    self._open_counts["source-record-write-total"] += records.num_rows
             if batch.offset is not None:
-                self._offsets[order.key] = batch.offset
+                self._open_offsets[order.key] = batch.offset
                 if self._is_enough:
-                    return
+                    if not batch.is_midway or time.monotonic() >= end_s:
+                        return
+                    self._commit()
+                    self._begin()
 
     def _write(self, topic: str, records: pa.RecordBatch) -> None:
         now_s = time.monotonic()

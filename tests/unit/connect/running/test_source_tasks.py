@@ -45,7 +45,8 @@ class Slow(Source):
         for number in range(1, 11):
             self.config["clock"].now_s += self.config["seconds"]
             rows = RecordColumns("t", Schema(Type.STRING), pa.array(["row"]))
-            yield SourceBatch([rows], {"next": number} if number % self.config["stride"] == 0 else None)
+            offset = {"next": number} if number % self.config["stride"] == 0 else None
+            yield SourceBatch([rows], offset, is_midway=number < self.config["midway_up_to"])
 
 
 class Writer:
@@ -53,29 +54,36 @@ class Writer:
 
     topics = ("t",)
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, producer: ProducerIdentity) -> None:
         self._clock = clock
+        self._producer = producer
         self._began_s: float | None = None
 
     def write(self, topic: str, rows: pa.RecordBatch) -> None:
         self._began_s = self._clock.now_s if self._began_s is None else self._began_s
-        self.commit()
+        self._check()
 
     def write_offsets(self, topic: str, offsets: Any) -> None:
-        self.commit()
+        self._check()
 
     def commit(self) -> ProducerIdentity:
+        """The next transaction has the next epoch."""
+        self._check()
+        return self._producer._replace(epoch=self._producer.epoch + 1)
+
+    def _check(self) -> None:
         if (self._clock.now_s - (self._began_s or 0.0)) * 1000 > TIMEOUT_MS:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
-        return PRODUCER
 
 
-def run_order(monkeypatch: pytest.MonkeyPatch, seconds: float, stride: int, parts: int = 1) -> Report:
+def run_order(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, stride: int, parts: int = 1, midway_up_to: int = 0
+) -> Report:
     clock = Clock()
     monkeypatch.setattr(source_tasks, "time", clock)
-    monkeypatch.setattr(source_tasks, "TransactionWriter", lambda *_: Writer(clock))
+    monkeypatch.setattr(source_tasks, "TransactionWriter", lambda _, producer, *more: Writer(clock, producer))
     client = Client({"bootstrap.servers": "localhost:1"})
-    config = {"clock": clock, "seconds": seconds, "stride": stride}
+    config = {"clock": clock, "seconds": seconds, "stride": stride, "midway_up_to": midway_up_to}
     text = make_converter("StringConverter", {}, False)
     plan = SourcePlan(
         Slow(config, ConnectorContext("slow", "workers", 1, {})),
@@ -120,10 +128,46 @@ def test_a_source_that_is_too_slow_names_the_setting(monkeypatch: pytest.MonkeyP
 
 
 def test_a_transaction_that_others_ended_is_not_the_sources_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: Writer) -> ProducerIdentity:
+    def fail(self: Writer) -> None:
         raise KafkaError(ErrorCode.PRODUCER_FENCED)
 
-    monkeypatch.setattr(Writer, "commit", fail)
+    monkeypatch.setattr(Writer, "_check", fail)
     report = run_order(monkeypatch, 20, 10)
     assert report.failure is not None
     assert report.failure.kind == FENCED
+
+
+def test_a_source_that_is_midway_goes_on_in_further_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first row took half a second, so it goes on for two. A transaction has three rows; the source is midway after
+    the first, and time is over after the second."""
+    monkeypatch.setattr(source_tasks, "MAX_ROWS", 2)
+    report = run_order(monkeypatch, 0.5, 1, midway_up_to=10)
+    assert report.offsets == {"key 0": {"next": 6}}
+    assert report.producer.epoch == PRODUCER.epoch + 2
+    assert report.counts["source-record-write-total"] == 6
+    assert report.topics == ["t"]
+
+
+def test_a_source_that_is_not_midway_any_more_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_tasks, "MAX_ROWS", 2)
+    monkeypatch.setattr(source_tasks, "MIDWAY_FACTOR", 100)
+    report = run_order(monkeypatch, 0.5, 1, parts=2, midway_up_to=5)
+    assert report.offsets == {"key 0": {"next": 6}}
+    assert run_order(monkeypatch, 0.5, 1, midway_up_to=99).offsets == {"key 0": {"next": 10}}
+
+
+def test_a_failure_after_a_transaction_tells_what_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = Writer.commit
+
+    def fail_second(self: Writer) -> ProducerIdentity:
+        if self._producer != PRODUCER:
+            raise KafkaError(ErrorCode.PRODUCER_FENCED)
+        return commit(self)
+
+    monkeypatch.setattr(source_tasks, "MAX_ROWS", 2)
+    monkeypatch.setattr(Writer, "commit", fail_second)
+    report = run_order(monkeypatch, 0.5, 1, midway_up_to=10)
+    assert report.failure is not None
+    assert report.failure.kind == FENCED
+    assert report.offsets == {"key 0": {"next": 3}}
+    assert report.counts["source-record-write-total"] == 3

@@ -42,8 +42,7 @@ SNAPSHOT_END: Final = "snapshot_end"
 """In an offset: where the log was when the snapshot was done. Changes before may be in the snapshot already."""
 
 BATCH_ROWS: Final = 20_000
-PIECE_ROWS: Final = 2 * MAX_ROWS
-"""A transaction that is larger is written in pieces."""
+"""Rows of a batch. A transaction that is larger is written in pieces."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,8 @@ def read_changes(
 ) -> Iterator[SourceBatch]:
     """What follows the offset up to `work["upto"]`, about MAX_ROWS changes. `work["chunks"]` has what was read before.
 
-    Each call decodes from the slot's position on, so the pieces of a huge transaction are found by counting.
+    Each call decodes from the slot's position on, and the server decodes a transaction as a whole. So a task that has
+    begun with a huge transaction goes on with it for long, and the next one finds its place by counting.
     """
     with closing(connect(server)) as connection:
         execute(connection, SESSION)
@@ -112,27 +112,21 @@ class _LogReader:
         (now,) = query_rows(connection, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8 AS us")
         self._now_us = now["us"]
         sql = make_peek(self._settings, self._work["upto"], MAX_ROWS, "(lsn - '0/0')::int8 AS lsn, data")
-        count = total = 0
+        count = 0
         with explain_errors(f"slot {self._settings.slot}"), connection.cursor() as cursor:
             cursor.execute(sql)
             for batch in cursor.fetch_record_batch():
                 count += len(batch)
                 messages = zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
                 for message in decode(messages):
-                    is_end = self._take(message)
-                    if self._pending < BATCH_ROWS and not is_end:
-                        continue
+                    self._take(message)
                     if self._pending >= BATCH_ROWS:
-                        total += self._pending
                         yield self._flush()
-                    if total >= (MAX_ROWS if is_end else PIECE_ROWS):
-                        return
         if count < MAX_ROWS:  # the server has not stopped before the end that was asked for
             self._lsn = max(self._lsn, self._work["upto"])
         yield self._flush()
 
-    def _take(self, message: Any) -> bool:
-        """Whether a transaction has ended."""
+    def _take(self, message: Any) -> None:
         if type(message) is tuple:
             if self._is_due():
                 self._add(message)
@@ -142,12 +136,10 @@ class _LogReader:
         elif type(message) is Commit:
             if self._begin.commit_lsn >= self._lsn:
                 self._lsn, self._seq, self._skip = message.end_lsn, 0, 0
-            return True
         elif type(message) is Relation:
             self._describe(message)
         elif self._is_due():
             self._truncate(message)
-        return False
 
     def _is_due(self) -> bool:
         """Whether the next change of the current transaction has not been written before."""
@@ -232,7 +224,7 @@ class _LogReader:
         offset: dict[str, int] = {LSN: self._lsn, SEQ: self._seq}
         if self._lsn < self._snapshot_end:
             offset[SNAPSHOT_END] = self._snapshot_end
-        return SourceBatch(rows, offset)
+        return SourceBatch(rows, offset, is_midway=self._seq > 0)
 
 
 def _fill_unchanged(table: _Captured, before: Row | None, after: Row) -> None:

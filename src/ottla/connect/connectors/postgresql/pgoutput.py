@@ -21,7 +21,7 @@ _IGNORED: Final = frozenset(b"YOM")
 """Types, origins and messages."""
 _TEXT, _NULL, _TOAST = ord("t"), ord("n"), ord("u")
 _NEW: Final = ord("N")
-_EPOCH_US: Final = 946_684_800_000_000
+EPOCH_US: Final = 946_684_800_000_000
 """PostgreSQL counts time from the year 2000."""
 
 
@@ -80,7 +80,7 @@ def decode(messages: Iterable[tuple[int, bytes]]) -> Iterator[Message]:
             elif kind == _DELETE:
                 yield "d", int.from_bytes(data[1:5]), _read_row(data, 6)[0], None, lsn
             elif kind == _BEGIN:
-                time_us = int.from_bytes(data[9:17], signed=True) + _EPOCH_US
+                time_us = int.from_bytes(data[9:17], signed=True) + EPOCH_US
                 yield Begin(int.from_bytes(data[1:9]), time_us, int.from_bytes(data[17:21]))
             elif kind == _COMMIT:
                 yield Commit(int.from_bytes(data[10:18]))
