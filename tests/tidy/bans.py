@@ -138,6 +138,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.pipeline.packing": "from Arrow's buffers to records",
             "ottla.pipeline.memcpy": "what both of them copy with",
             "ottla.storage.cleaner": "compaction runs the kernels in its own process",
+            "ottla.connect.connectors.postgresql.kernels": "from PostgreSQL's log to Arrow's buffers",
         },
         wrong=("import numba", "from numba import njit"),
     ),

@@ -9,7 +9,9 @@ slots.py          publications and replication slots
 snapshots.py      reads the rows of a table
 chunks.py         which rows were read in which snapshot
 changes.py        reads the changes that a slot holds
-pgoutput.py       decodes the messages of logical decoding
+pgoutput.py       decodes the messages of logical decoding one by one
+columns.py        reads those of many changes as columns
+kernels.py        its numba kernels
 shapes.py         tables as they are captured
 envelopes.py      schemas and records of a table, as Debezium has them
 heartbeats.py     records that show that a capture is alive

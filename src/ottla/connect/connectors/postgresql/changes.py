@@ -5,6 +5,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
 from ottla.connect.connector import MAX_ROWS, SourceBatch, SourceOffset
 from ottla.connect.connectors.postgresql.chunks import ReadRows, read_chunks
 from ottla.connect.connectors.postgresql.column_types import SESSION
@@ -33,6 +35,8 @@ from ottla.connect.data.record import Header
 
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
+
+    from ottla.connect.connectors.postgresql.columns import ScannedChanges
 
 LSN: Final = "lsn"
 """In an offset: the end of the last transaction of which everything was written."""
@@ -117,14 +121,55 @@ class _LogReader:
             cursor.execute(sql)
             for batch in cursor.fetch_record_batch():
                 count += len(batch)
-                messages = zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
-                for message in decode(messages):
-                    self._take(message)
+                for first in range(0, len(batch), BATCH_ROWS):
+                    self._take_batch(batch.slice(first, BATCH_ROWS))
                     if self._pending >= BATCH_ROWS:
                         yield self._flush()
         if count < MAX_ROWS:  # the server has not stopped before the end that was asked for
             self._lsn = max(self._lsn, self._work["upto"])
         yield self._flush()
+
+    def _take_batch(self, batch: pa.RecordBatch) -> None:
+        from ottla.connect.connectors.postgresql.columns import MessageColumns
+
+        lsns, messages = batch.columns
+        columns = MessageColumns(lsns, messages)
+        at = 0
+        while at < len(batch):
+            end, found = columns.scan(at, self._state, self._find_widths(), self._settings.skipped)
+            if found is None or self._lsn < self._snapshot_end or not self._add_columns(found):
+                self._take_each(lsns.slice(at, end - at), messages.slice(at, end - at))
+            self._take_each(lsns.slice(end, 1), messages.slice(end, 1))
+            at = end + 1
+
+    def _take_each(self, lsns: pa.Array, messages: pa.Array) -> None:
+        for message in decode(zip(lsns.to_pylist(), messages.to_pylist(), strict=True)):
+            self._take(message)
+
+    def _find_widths(self) -> dict[int, int]:
+        return {oid: len(table.relation.columns) for oid, table in self._tables.items() if table is not None}
+
+    @property
+    def _state(self) -> list[int]:
+        begin = self._begin
+        return [begin.commit_lsn, begin.time_us, begin.xid, self._lsn, self._seq, self._skip]
+
+    def _add_columns(self, found: "ScannedChanges") -> bool:
+        """False if a row has changed its key: then nothing is added."""
+        from ottla.connect.connectors.postgresql.columns import has_other_keys
+
+        tables = [(self._tables[oid], changes) for oid, changes in found.by_table.items()]
+        if any(table is not None and has_other_keys(changes, table.key_places) for table, changes in tables):
+            return False
+        self._build()
+        for table, changes in tables:
+            assert table is not None
+            built = table.shape.build_changes(changes, self._now_us, tombstones=self._settings.tombstones)
+            self._ready.append(built)
+            self._pending += len(changes)
+        commit_lsn, time_us, xid, self._lsn, self._seq, self._skip = found.state
+        self._begin = Begin(commit_lsn, time_us, xid)
+        return True
 
     def _take(self, message: Any) -> None:
         if type(message) is tuple:
@@ -214,7 +259,12 @@ class _LogReader:
         for table in self._tables.values():
             if table is not None and table.changes.ops:
                 settings = self._settings
-                built = table.shape.build_changes(table.changes, self._now_us, tombstones=settings.tombstones)
+                built = table.shape.build_changes(
+                    table.changes.to_columns(),
+                    self._now_us,
+                    tombstones=settings.tombstones,
+                    headers=table.changes.headers,
+                )
                 self._ready.append(built)
                 table.changes = Changes.empty()
 

@@ -65,9 +65,30 @@ class ShapeColumn:
     key_position: int | None
 
 
+@dataclass(frozen=True)
+class ChangeColumns:
+    """Changes of one table as Arrow's columns, in order."""
+
+    ops: pa.Array
+    befores: Sequence[pa.Array]
+    """The texts of the rows before, by the places of columns in the log. They are null where there is no row."""
+    has_before: pa.Array
+    afters: Sequence[pa.Array]
+    has_after: pa.Array
+    xids: pa.Array
+    lsns: pa.Array
+    last_commits: pa.Array
+    """LSN of the commit before, for `sequence`."""
+    times_us: pa.Array
+    """When they were committed."""
+
+    def __len__(self) -> int:
+        return len(self.ops)
+
+
 @dataclass
 class Changes:
-    """Changes of one table, column by column, in order."""
+    """Changes of one table, one by one, in order."""
 
     ops: list[str]
     befores: list[Row | None]
@@ -75,9 +96,7 @@ class Changes:
     xids: list[int | None]
     lsns: list[int]
     last_commits: list[int]
-    """LSN of the commit before, for `sequence`."""
     times_us: list[int]
-    """When they were committed."""
     headers: dict[int, list[Header]]
     """Of single changes, by their place."""
 
@@ -95,6 +114,24 @@ class Changes:
         self.lsns.append(lsn)
         self.last_commits.append(last_commit)
         self.times_us.append(time_us)
+
+    def to_columns(self) -> ChangeColumns:
+        return ChangeColumns(
+            pa.array(self.ops, pa.string()),
+            *_to_columns(self.befores),
+            *_to_columns(self.afters),
+            pa.array(self.xids, pa.int64()),
+            pa.array(self.lsns, pa.int64()),
+            pa.array(self.last_commits, pa.int64()),
+            pa.array(self.times_us, pa.int64()),
+        )
+
+
+def _to_columns(rows: Sequence[Row | None]) -> tuple[list[pa.Array], pa.Array]:
+    """The texts of the columns, and whether there is a row. Without any row, there are no columns either."""
+    absent: Row = [None] * max((len(row) for row in rows if row is not None), default=0)
+    by_place = zip(*[absent if row is None else row for row in rows], strict=True)
+    return [pa.array(each, pa.string()) for each in by_place], pa.array([row is not None for row in rows], pa.bool_())
 
 
 class TableShape:
@@ -137,37 +174,40 @@ class TableShape:
 
     def make_key(self, row: Row) -> Any:
         """The key of one row, as the value of a header."""
-        return None if self.key_schema is None else self._build_key([row])[0].as_py()
+        return None if self.key_schema is None else self._build_key(*_to_columns([row]))[0].as_py()
 
-    def build_changes(self, changes: Changes, now_us: int, *, tombstones: bool) -> RecordColumns:
-        """The changes as records, each deletion followed by a tombstone if that is wanted."""
-        befores = self._to_columns(changes.befores)
-        afters = self._to_columns(changes.afters)
-        rows = [
-            before if after is None else after for before, after in zip(changes.befores, changes.afters, strict=True)
-        ]
-        sequence = [f'["{last}","{lsn}"]' for last, lsn in zip(changes.last_commits, changes.lsns, strict=True)]
+    def build_changes(
+        self,
+        changes: ChangeColumns,
+        now_us: int,
+        *,
+        tombstones: bool,
+        headers: Mapping[int, list[Header]] | None = None,
+    ) -> RecordColumns:
+        """The changes as records, each deletion followed by a tombstone if that is wanted.
+
+        `headers` are those of single changes, by their places.
+        """
+        sequence = ['["', changes.last_commits.cast(pa.string()), '","', changes.lsns.cast(pa.string()), '"]']
         source = self._build_source(
-            pa.array(changes.times_us, pa.int64()),
+            changes.times_us,
             "false",
-            pa.array(sequence, pa.string()),
-            pa.array(changes.xids, pa.int64()),
-            pa.array(changes.lsns, pa.int64()),
+            pc.binary_join_element_wise(*sequence, ""),
+            changes.xids,
+            changes.lsns,
         )
         value = self._build_envelope(
-            self._build_rows(befores, changes.befores),
-            self._build_rows(afters, changes.afters),
+            self._build_rows(changes.befores, changes.has_before),
+            self._build_rows(changes.afters, changes.has_after),
             source,
-            pa.array(changes.ops, pa.string()),
+            changes.ops,
             now_us,
         )
-        key = None if self.key_schema is None else self._build_key(rows)
-        headers = None
-        if changes.headers:
-            headers = [changes.headers.get(at, []) for at in range(len(value))]
-        if key is not None and tombstones and "d" in changes.ops:
-            value, key, headers = _add_tombstones(changes.ops, value, key, headers)
-        return RecordColumns(self.topic, self.value_schema, value, self.key_schema, key, headers=headers)
+        key = None if self.key_schema is None else self._build_key(*_choose_rows(changes))
+        listed = [headers.get(at, []) for at in range(len(value))] if headers else None
+        if key is not None and tombstones and pc.any(pc.equal(changes.ops, "d")).as_py():
+            value, key, listed = _add_tombstones(changes.ops.to_pylist(), value, key, listed)
+        return RecordColumns(self.topic, self.value_schema, value, self.key_schema, key, headers=listed)
 
     def build_snapshot(self, rows: pa.Table, snapshot_lsn: int, now_us: int) -> RecordColumns:
         """Rows of the table, in texts, one column for each of `columns`."""
@@ -191,31 +231,25 @@ class TableShape:
             )
         return RecordColumns(self.topic, self.value_schema, value, self.key_schema, key)
 
-    def _to_columns(self, rows: Sequence[Row | None]) -> list[pa.Array]:
-        """The texts of the columns. Rows that are None have nulls."""
-        absent: Row = [None] * (max((each.at for each in self.columns), default=-1) + 1)
-        by_place = list(zip(*[absent if row is None else row for row in rows], strict=False))
-        return [pa.array(by_place[each.at], pa.string()) for each in self.columns]
-
-    def _build_rows(self, texts: Sequence[pa.Array], rows: Sequence[Row | None]) -> pa.Array:
+    def _build_rows(self, texts: Sequence[pa.Array], is_there: pa.Array) -> pa.Array:
+        if not texts or not pc.any(is_there).as_py():
+            return pa.nulls(len(is_there), self._row_type)
         arrays = []
-        for column, text in zip(self.columns, texts, strict=True):
-            array = column.type.convert(text)
+        for column in self.columns:
+            array = column.type.convert(texts[column.at])
             if column.is_required and array.null_count and column.type.zero is not None:
                 zero = pa.array([column.type.zero]).cast(array.type)[0]
                 array = array.fill_null(zero)
             arrays.append(array)
-        mask = pa.array([row is None for row in rows], pa.bool_())
-        return pa.StructArray.from_arrays(arrays, fields=list(self._row_type), mask=mask)
+        return pa.StructArray.from_arrays(arrays, fields=list(self._row_type), mask=pc.invert(is_there))
 
-    def _build_key(self, rows: Sequence[Row | None]) -> pa.Array:
+    def _build_key(self, texts: Sequence[pa.Array], is_there: pa.Array) -> pa.Array:
         assert self.key_schema is not None
-        arrays = [
-            each.type.convert(pa.array([None if row is None else row[each.at] for row in rows], pa.string()))
-            for each in self.key_columns
-        ]
-        mask = pa.array([row is None for row in rows], pa.bool_())
-        return pa.StructArray.from_arrays(arrays, fields=list(find_arrow_type(self.key_schema)), mask=mask)
+        kind = find_arrow_type(self.key_schema)
+        if not texts:
+            return pa.nulls(len(is_there), kind)
+        arrays = [each.type.convert(texts[each.at]) for each in self.key_columns]
+        return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=pc.invert(is_there))
 
     def _build_source(
         self, times_us: pa.Array, snapshot: str, sequence: pa.Array, xids: pa.Array, lsns: pa.Array
@@ -256,6 +290,19 @@ def make_topic_name(prefix: str, schema: str, table: str) -> str:
     """What a topic's name may not have becomes an underscore, as in Debezium."""
     name = f"{prefix}.{schema}.{table}"
     return "".join(each if each.isascii() and (each.isalnum() or each in "._-") else "_" for each in name)
+
+
+def _choose_rows(changes: ChangeColumns) -> tuple[Sequence[pa.Array], pa.Array]:
+    """The row after each change, or else the one before; and whether there is one."""
+    if not changes.afters:
+        return changes.befores, changes.has_before
+    if not changes.befores or pc.all(changes.has_after).as_py():
+        return changes.afters, changes.has_after
+    chosen = [
+        pc.if_else(changes.has_after, after, before)
+        for before, after in zip(changes.befores, changes.afters, strict=True)
+    ]
+    return chosen, pc.or_(changes.has_before, changes.has_after)
 
 
 def _make_times(times_us: pa.Array) -> Mapping[str, pa.Array]:
