@@ -14,23 +14,42 @@ from ottla.connect.data.conversion import array_to_values, values_to_array
 from ottla.connect.data.schema import DECIMAL, LOGICAL_NAMES, Field, Schema, Type
 from ottla.connect.errors import RecordError
 
-_NEEDS_ESCAPE: Final = r'["\\\x00-\x1f]'
+_CONTROLS: Final = r"[\x00-\x1f]"
 _INTEGER_TEXT: Final = r"^-?[0-9]+$"
+
+_COMPARED: Final = (*INTEGER_LIMITS, Type.STRING, Type.BOOLEAN)
+"""Types whose equal values have the same text, as 0.0 and -0.0 have not."""
+
+_Text = Any
+"""An Arrow array with the JSON text of each row, or a str if it is the same in all rows."""
 
 
 def write_json(values: JsonValues, schema: Schema, column: pa.Array) -> pa.Array:
     """The JSON text of each row. A null is the text `null`, or the default of the schema."""
-    present = column.drop_null() if column.null_count else column
-    text = _write_present(values, schema, present)
+    return _spread(_write(values, schema, column), len(column))
+
+
+def _write(values: JsonValues, schema: Schema, column: pa.Array) -> _Text:
     if not column.null_count:
-        return text
+        return _write_present(values, schema, column)
     null = orjson.dumps(values.encode(schema, None)).decode()
+    if column.null_count == len(column):
+        return null
+    present = column.drop_null()
+    text = _spread(_write_present(values, schema, present), len(present))
     places = np.cumsum(column.is_valid().to_numpy(zero_copy_only=False)) - 1
     at = pa.array(places, pa.int64(), mask=column.is_null().to_numpy(zero_copy_only=False))
     return text.take(at).fill_null(null)
 
 
-def _write_present(values: JsonValues, schema: Schema, column: pa.Array) -> pa.Array:
+def _spread(text: _Text, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(text, pa.string()), count) if isinstance(text, str) else text
+
+
+def _write_present(values: JsonValues, schema: Schema, column: pa.Array) -> _Text:
+    if schema.type in _COMPARED and _is_constant(column):
+        text = _write_present(values, schema, column.slice(0, 1))
+        return text if isinstance(text, str) else str(text[0])
     if schema.name in LOGICAL_NAMES and schema.name != DECIMAL:
         integers = pa.int64() if schema.type is Type.INT64 else pa.int32()
         return column.cast(integers).cast(pa.string())
@@ -48,12 +67,27 @@ def _write_present(values: JsonValues, schema: Schema, column: pa.Array) -> pa.A
     return pa.array([orjson.dumps(encode(each)).decode() for each in array_to_values(column)], pa.string())
 
 
-def _write_structs(values: JsonValues, schema: Schema, column: pa.Array) -> pa.Array:
+def _is_constant(column: pa.Array) -> bool:
+    """Whether several values are all the same. In most columns already the first and the last one differ."""
+    if len(column) < 2 or column[0] != column[-1]:
+        return False
+    return bool(pc.all(pc.equal(column, column[0])).as_py())
+
+
+def _write_structs(values: JsonValues, schema: Schema, column: pa.Array) -> _Text:
+    """What is the same in all rows becomes part of the text between the others."""
     pieces: list[Any] = []
+    constant = ""
     for number, (each, child) in enumerate(zip(schema.fields, column.flatten(), strict=True)):
-        name = orjson.dumps(each.name).decode()
-        pieces += [f"{',' if number else '{'}{name}:", write_json(values, each.schema, child)]
-    return pc.binary_join_element_wise(*pieces, "}", "")
+        text = _write(values, each.schema, child)
+        constant += f"{',' if number else '{'}{orjson.dumps(each.name).decode()}:"
+        if isinstance(text, str):
+            constant += text
+        else:
+            pieces += [constant, text]
+            constant = ""
+    constant += "}"
+    return pc.binary_join_element_wise(*pieces, constant, "") if pieces else constant
 
 
 def _write_lists(values: JsonValues, element: Schema, column: pa.Array) -> pa.Array:
@@ -64,19 +98,31 @@ def _write_lists(values: JsonValues, element: Schema, column: pa.Array) -> pa.Ar
 
 
 def _write_strings(column: pa.Array) -> pa.Array:
-    text = pc.binary_join_element_wise('"', column, '"', "")
-    special = pc.match_substring_regex(column, _NEEDS_ESCAPE)
-    if not pc.any(special).as_py():
-        return text
-    escaped = [orjson.dumps(each).decode() for each in column.filter(special).to_pylist()]
-    return pc.replace_with_mask(text, special, pa.array(escaped, pa.string()))
+    found = _get_bytes(column)
+    if (found < ord(" ")).any():
+        special = pc.match_substring_regex(column, _CONTROLS)
+        escaped = pa.array([orjson.dumps(each).decode() for each in column.filter(special).to_pylist()], pa.string())
+        rest = pc.if_else(special, "", column)
+        return pc.replace_with_mask(_write_strings(rest), special, escaped)
+    for character in ("\\", '"'):
+        if (found == ord(character)).any():
+            column = pc.replace_substring(column, character, f"\\{character}")
+    return pc.binary_join_element_wise('"', column, '"', "")
+
+
+def _get_bytes(column: pa.Array) -> Any:
+    """The bytes of all texts, one after the other."""
+    _, places, data = column.buffers()
+    ends = np.frombuffer(places, np.int32)[column.offset : column.offset + len(column) + 1]
+    return np.frombuffer(data or b"", np.uint8)[ends[0] : ends[-1]]
 
 
 def _write_floats(column: pa.Array) -> pa.Array:
     """A float without a fraction is written with one, so that it is read as a float again."""
     text = column.cast(pa.string())
-    whole = pc.match_substring_regex(text, _INTEGER_TEXT)
-    text = pc.if_else(whole, pc.binary_join_element_wise(text, ".0", ""), text)
+    if pc.any(pc.equal(pc.trunc(column), column)).as_py():
+        whole = pc.match_substring_regex(text, _INTEGER_TEXT)
+        text = pc.if_else(whole, pc.binary_join_element_wise(text, ".0", ""), text)
     finite = pc.is_finite(column)
     if pc.all(finite).as_py():
         return text

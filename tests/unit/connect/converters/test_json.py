@@ -181,6 +181,27 @@ def test_a_column_is_written_as_its_rows(config: dict[str, str]) -> None:
         assert array_to_values(found[1]) == [each and {**each, "s": each["s"] or 'd"'} for each in ROWS]
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"s": 'say "no"', "i": 7, "f": 0.5}] * 3,
+        [{"s": "C:\\dir", "i": 7, "f": 0.0}, {"s": "C:\\dir", "i": 7, "f": -0.0}],
+        [{"s": "one", "i": None, "f": 1.5}, {"s": 'a "tab"\t', "i": None, "f": 2.0}, {"s": "\\", "i": None, "f": 1.5}],
+        [{"s": "", "i": 1, "f": 1e300}, {"s": None, "i": 1, "f": 1e300}, {"s": "", "i": 1, "f": 1e300}],
+        [{"s": None, "i": None, "f": None}] * 2,
+    ],
+)
+def test_values_that_repeat_and_texts_that_are_escaped(rows: list[dict[str, Any]]) -> None:
+    """Byte for byte as one by one, also with a slice of a longer column."""
+    kinds = {"s": Type.STRING, "i": Type.INT32, "f": Type.FLOAT64}
+    schema = Schema(Type.STRUCT, fields=tuple(Field(name, Schema(kind, optional=True)) for name, kind in kinds.items()))
+    column = values_to_array(schema, [{"s": '"\n', "i": 5, "f": 4.0}, *rows])[1:]
+    one_by_one = [plain().to_bytes("t", (), schema, each) for each in rows]
+    written = plain().columns_to_bytes("t", schema, column).to_pylist()
+    assert [json.loads(each) for each in written] == rows
+    assert written == one_by_one
+
+
 def test_rows_whose_writer_puts_blanks_between_tokens_are_read_as_a_column() -> None:
     """As Python's json writes them. A payload that comes first is read row by row."""
     message = json.loads(PERSON_JSON)
