@@ -9,6 +9,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from ottla.connect.connector import ConnectorContext, Sink, SinkBatch, Written
 from ottla.connect.connectors.files.ledger import Ledger, LedgerFile
 from ottla.connect.data.columns import RecordColumns
@@ -55,20 +59,20 @@ class FileStreamSink(Sink):
         with self._ledger.open(self._epoch) as ledger:
             self._cut_unfinished(ledger)
             position = ledger.positions.get(where, batch.start)
-            lines = [line for rows in batch.rows for line in _list_lines(rows, position)]
+            lines = [_write_lines(rows, position) for rows in batch.rows]
             batch.set_aside((), batch.end)
-            if lines:
-                self._append(ledger, "\n".join(lines) + "\n")
+            if any(lines):
+                self._append(ledger, lines)
             ledger.positions[where] = max(position, batch.end)
             ledger.intent = None
             self._ledger.save(ledger)
         return Written()
 
-    def _append(self, ledger: Ledger, text: str) -> None:
+    def _append(self, ledger: Ledger, lines: Sequence[bytes | memoryview]) -> None:
         with open(self._path, "ab") as file:
             ledger.intent = {"length": file.tell()}
             self._ledger.save(ledger)
-            file.write(text.encode("utf-8", "replace"))
+            file.writelines(lines)
             file.flush()
             os.fsync(file.fileno())
 
@@ -81,18 +85,30 @@ class FileStreamSink(Sink):
             self._ledger.save(ledger)
 
 
-def _list_lines(rows: RecordColumns | Sequence[Record], position: int) -> list[str]:
-    """The lines of the records from an offset on."""
-    if isinstance(rows, RecordColumns):
-        offsets = [] if rows.offset is None else rows.offset.to_pylist()
-        values = array_to_values(rows.value)
-        schema = None if rows.value_schema.is_inferred else rows.value_schema
-        if offsets and offsets[0] < position:
-            values = [value for value, offset in zip(values, offsets, strict=True) if offset >= position]
-        if rows.value_schema.type is Type.STRING and rows.value.null_count == 0:
-            return values
-        return [show(schema, value) for value in values]
-    return [show(each.value_schema, each.value) for each in rows if each.offset is None or each.offset >= position]
+def _write_lines(rows: RecordColumns | Sequence[Record], position: int) -> bytes | memoryview:
+    """The lines of the records from an offset on, each with its end."""
+    if not isinstance(rows, RecordColumns):
+        found = [show(each.value_schema, each.value) for each in rows if each.offset is None or each.offset >= position]
+        return _join(found)
+    value = rows.value
+    if rows.offset is not None:
+        value = value.filter(pc.greater_equal(rows.offset, position))
+    if pa.types.is_string(value.type):
+        return _join_column(value.fill_null(show(None, None)))
+    schema = None if rows.value_schema.is_inferred else rows.value_schema
+    return _join([show(schema, each) for each in array_to_values(value)])
+
+
+def _join(lines: Sequence[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+
+
+def _join_column(lines: pa.Array) -> memoryview:
+    """Arrow keeps texts one after the other, so its buffer is what the file gets."""
+    whole = pc.binary_join_element_wise(lines, "", "\n")
+    _, places, data = whole.buffers()
+    ends = np.frombuffer(places, np.int32)[whole.offset : whole.offset + len(whole) + 1]
+    return memoryview(data or b"")[ends[0] : ends[-1]]
 
 
 def show(schema: Schema | None, value: Any) -> str:

@@ -3,9 +3,11 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +17,7 @@ from ottla.connect.connectors.files.avro_files import read_avro
 from ottla.connect.connectors.files.directory_sink import DirectorySink
 from ottla.connect.connectors.files.file_sink import FileStreamSink, show
 from ottla.connect.connectors.files.ledger import NotOwner
+from ottla.connect.data.columns import RecordColumns
 from ottla.connect.data.schema import Field, Schema, Type
 from ottla.connect.errors import BadConfig, ConnectError
 from ottla.connect.settings.definition import Settings
@@ -188,6 +191,18 @@ def test_values_are_shown_as_java_shows_them() -> None:
     struct = Schema(Type.STRUCT, fields=(Field("a", Schema(Type.INT32)), Field("b", Schema(Type.BOOLEAN))))
     assert show(struct, {"a": 1, "b": True}) == "Struct{a=1,b=true}"
     assert show(None, {"a": [1, None], "b": "x"}) == "{a=[1, null], b=x}"
+
+
+def test_a_column_of_texts_is_written_from_a_position_on(tmp_path: Path) -> None:
+    """With nulls and letters of several bytes; what the file has already is not written again."""
+    sink = make_connector(FileStreamSink, file=tmp_path / "out")
+    sink.find_positions([WHERE])
+    sink.write(make_batch(0, ["a", "", "ž"]))
+    values = pa.array(["before", "", "ž", None, 'q"', ""])[1:]
+    rows = RecordColumns("t", Schema(Type.STRING, optional=True), values, offset=pa.array([1, 2, 3, 5, 6]))
+    sink.write(replace(make_batch(1, []), end=7, rows=[rows]))
+    assert (tmp_path / "out").read_text() == 'a\n\nž\nnull\nq"\n\n'
+    assert sink.find_positions([WHERE]) == {WHERE: 7}
 
 
 @pytest.mark.parametrize("kind", ["file", "directory"])
