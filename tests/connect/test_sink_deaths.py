@@ -25,8 +25,9 @@ from ottla.connect.running import sink_tasks
 from ottla.connect.running.writing import TransactionWriter
 from ottla.testing import LocalBroker
 from tests.connect.jdbc_databases import Database
-from tests.connect.local_runs import Died, run_locally
+from tests.connect.local_runs import Died, LocalJobs, count_steps, run_locally
 from tests.connect.runs import count_records, read_group, read_records
+from tests.patience import PATIENCE_S
 from tests.s3_server import ACCESS, REGION, make_bucket, read_objects, s3_server
 from tests.spark.topics import send
 
@@ -237,3 +238,18 @@ def test_without_tolerance_no_record_is_skipped(broker: LocalBroker, target: Tar
     assert case.run() is None
     assert sorted(target.read()) == list(target.ids)
     assert case.count_letters() == dict.fromkeys(refused, 1)
+
+
+@pytest.mark.parametrize("target", [make_file], indirect=True)
+def test_a_task_goes_on_while_there_are_whole_batches(
+    case: Case, target: Target, broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches of two: the first order writes all six records, and leaves no dead letter out or behind."""
+    monkeypatch.setattr(sink_tasks, "MAX_ROWS", 2)
+    monkeypatch.setattr(sink_tasks, "ROUND_S", PATIENCE_S)
+    with count_steps([(LocalJobs, "run")]) as steps:
+        assert case.run() is None
+    assert steps.count == 2
+    assert target.read() == list(target.ids)
+    assert case.count_letters() == dict.fromkeys(target.refused, 1)
+    assert [*read_group(broker, case.name).values()] == [len(VALUES)]

@@ -478,6 +478,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.connect.connectors.mirror": "when to look for topics and groups again",
             "ottla.connect.running.loop": "when a task that has failed may run again",
             "ottla.connect.running.source_tasks": "commits before the time of its transaction is over",
+            "ottla.connect.running.sink_tasks": "begins no further batch when its round has lasted long enough",
             "ottla.connect.running.sink_loop": "when to look for new topics again",
             "ottla.connect.worker.starting": "hands the clock to everything below",
             "ottla.streams.running.driver": "hands the clock to everything below",

@@ -1,12 +1,13 @@
 """What runs in Spark's Python workers for a sink: ranges of offsets, from the topic to the target.
 
-A task writes one range after the other. Then it commits the offsets to the connector's group, in the same transaction
-as the dead letters of these ranges, with the task's transactional id: a task that was fenced moves no offset. A target
-that keeps offsets itself commits them earlier. The dead letters before such an offset are therefore committed before it
-(`SinkBatch.set_aside`), in a transaction of their own. A task never raises: it reports its failure, together with what
-it has committed.
+A task writes one range after the other, up to a batch of each. Then it commits the offsets to the connector's group, in
+the same transaction as the dead letters of these ranges, with the task's transactional id: a task that was fenced moves
+no offset. A target that keeps offsets itself commits them earlier. The dead letters before such an offset are therefore
+committed before it (`SinkBatch.set_aside`), in a transaction of their own. A task never raises: it reports its failure,
+together with what it has committed.
 """
 
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ from ottla.pipeline.decoding import COLUMNS, decode
 from ottla.topic_partition import TopicPartition
 from pyspark_ottla.options import RecordShape
 
+ROUND_S: Final = 1.0
+"""A task begins no further batch after so long."""
 MAX_BYTES: Final = 64 * 1024 * 1024
 """A range ends once so many bytes were read, even if it has fewer than MAX_ROWS rows."""
 
@@ -53,38 +56,69 @@ class SinkPlan:
 
 
 def run_sink_order(plan: SinkPlan, order: Order) -> Report:
-    errors = ErrorHandler(plan.policy, plan.sink.context.name, order.task, plan.producer)
-    batch = _SinkBatch(plan, order, errors)
-    failure = batch.write_ranges()
-    try:
-        batch.commit()
-    except Exception as error:
-        batch.positions.clear()
-        failure = explain_failure(error)
+    """A task that has written a whole batch, and has another one before it, goes on for a while: a round costs time."""
+    began_s = time.monotonic()
+    producer, ranges = order.producer, order.ranges
+    positions: dict[TopicPartition, int] = {}
+    counts: Counter[str] = Counter()
+    log_lines: list[str] = []
+    failure: Failure | None = None
+    while ranges and failure is None:
+        errors = ErrorHandler(plan.policy, plan.sink.context.name, order.task, plan.producer)
+        batch = _SinkBatch(plan, producer, ranges, errors)
+        failure = batch.run()
+        positions |= batch.positions
+        producer = batch.producer
+        counts += batch.counts + errors.counts
+        log_lines += errors.log_lines
+        ranges = batch.list_rest() if time.monotonic() - began_s < ROUND_S else ()
     if failure is not None:
         for client in (plan.consumer, plan.producer):
             client.close()  # answers that nobody will read may be in flight
-    positions = [(*where, offset) for where, offset in batch.positions.items()]
-    counts = batch.counts + errors.counts
-    return Report(order.task, batch.producer, {}, positions, (), counts, errors.log_lines, failure)
+    reached = [(*where, offset) for where, offset in positions.items()]
+    return Report(order.task, producer, {}, reached, (), counts, log_lines, failure)
 
 
 class _SinkBatch:
-    def __init__(self, plan: SinkPlan, order: Order, errors: ErrorHandler) -> None:
+    def __init__(
+        self, plan: SinkPlan, producer: ProducerIdentity, ranges: Sequence[RangeOrder], errors: ErrorHandler
+    ) -> None:
         self._plan = plan
-        self._order = order
+        self._ranges = ranges
         self._errors = errors
         self._is_unknown = False
         """Whether it is not known what became of a transaction: then no other can be begun."""
-        self.producer: ProducerIdentity = order.producer
+        self.producer = producer
         """For the next transaction."""
         self.positions: dict[TopicPartition, int] = {}
         """Up to where each range was written."""
         self.counts: Counter[str] = Counter()
 
+    def run(self) -> Failure | None:
+        """Write the ranges and commit their offsets."""
+        failure = self.write_ranges()
+        try:
+            self.commit()
+        except Exception as error:
+            self.positions.clear()
+            failure = explain_failure(error)
+        return failure
+
+    def list_rest(self) -> list[RangeOrder]:
+        """What is left of ranges in which there was progress, where it is another whole batch."""
+        found = [
+            each._replace(start=self.positions.get(TopicPartition(each.topic, each.partition), each.start))
+            for each in self._ranges
+        ]
+        return [
+            rest
+            for rest, each in zip(found, self._ranges, strict=True)
+            if rest.start > each.start and rest.end - rest.start >= MAX_ROWS
+        ]
+
     def write_ranges(self) -> Failure | None:
         """Write ranges until one fails."""
-        for wanted in self._order.ranges:
+        for wanted in self._ranges:
             letters = len(self._errors.dead_letters)
             try:
                 self.positions[TopicPartition(wanted.topic, wanted.partition)] = self._write(wanted)
@@ -159,7 +193,7 @@ class _SinkBatch:
         """Commit the offsets of what was written, with its dead letters. Raises if it is not known to be committed."""
         if self._is_unknown:
             self.positions.clear()
-        starts = {TopicPartition(each.topic, each.partition): each.start for each in self._order.ranges}
+        starts = {TopicPartition(each.topic, each.partition): each.start for each in self._ranges}
         moved = {where: offset for where, offset in self.positions.items() if offset > starts[where]}
         if moved:
             self._commit_transaction(self._errors.dead_letters, moved)
