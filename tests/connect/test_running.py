@@ -41,6 +41,12 @@ def test_a_source_keeps_partitions_times_and_headers(spark: "SparkSession", brok
         wait_until(lambda: run.count("source-record-write-total") == 30)
         assert run.status is not None
         assert [each.state for each in run.status.tasks] == [State.RUNNING, State.RUNNING]
+        wait_until(lambda: run.statuses[-1].connector.trace is None, lambda: run.statuses)
+        waited_for = dict.fromkeys(each.connector.trace for each in run.statuses if each.connector.trace)
+        assert [each.split(":")[0] for each in waited_for] == [
+            "waiting for Spark to start, as a new worker has to once",
+            "waiting for its first batch",
+        ]
     rows = read_records(broker, "counted")
     for number in range(3):
         mine = [each for each in rows if each["partition"] == number]

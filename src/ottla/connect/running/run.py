@@ -140,6 +140,7 @@ class Run:
         """Rounds until the run is stopped, or the source has reached its end."""
         loop: Loop | None = None
         attempts = idle = 0
+        has_begun = False
         while not self._is_stopping.is_set():
             if self._is_paused:
                 self._set_state(State.PAUSED)
@@ -160,12 +161,26 @@ class Run:
                 attempts += 1
                 continue
             attempts = 0
+            if has_worked and not has_begun and all(slot.failure is None for slot in loop.slots):
+                has_begun = True
+                log.info("connector %s: its first batch is done", self._spec.name)
             self._set_state(State.RUNNING)
             if not has_worked:
                 if loop.is_done():
                     self._pause(None)
                 self._pause(IDLE_PAUSES_S[min(idle, len(IDLE_PAUSES_S) - 1)])
             idle = 0 if has_worked else idle + 1
+
+    def _make_jobs(self, step: "Callable[[DataFrame], DataFrame]") -> Jobs:
+        """Called for the first batch, which takes seconds on a new worker: the status and the log say why."""
+        self._wait_for("Spark to start, as a new worker has to once")
+        spark = self._environment.spark()
+        self._wait_for("its first batch: Spark starts a Python process and plans the job")
+        return Jobs(spark, step)
+
+    def _wait_for(self, what: str) -> None:
+        self._set_state(State.RUNNING, f"waiting for {what}")
+        log.info("connector %s: waiting for %s", self._spec.name, what)
 
     def _make_loop(self, config: RunConfig, connector: Connector) -> Loop:
         from pyspark.cloudpickle import dumps, loads
@@ -181,7 +196,7 @@ class Run:
             return LoopContext(
                 self._spec.name,
                 self._spec.context.tasks_max,
-                lambda: Jobs(self._environment.spark(), step),
+                lambda: self._make_jobs(step),
                 ownership,
                 self._redact,
                 lambda: self._set_state(State.RUNNING),

@@ -47,7 +47,8 @@ class ConnectorSpec:
 class TaskState:
     state: State
     trace: str | None = None
-    """Why it failed, or why it is trying again; the first line says it in one sentence. Free of secrets."""
+    """Why it failed, why it is trying again, or what it waits for until its first batch is done; the first line says it
+    in one sentence. Free of secrets."""
 
 
 @dataclass(frozen=True)
