@@ -7,6 +7,7 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING, Final
 
 from ottla.spark.jobs import SESSION_SETTINGS
+from ottla.spark.quick_start import make_java_options, warm_up
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +31,6 @@ REMEMBERED: Final = {
 def create_session(name: str, master: str, config: Mapping[str, object] | None = None) -> "SparkSession":
     """The JVM takes its classes from an archive and compiles less, as that of an app of Streams does."""
     import ottla.spark
-    from ottla.spark.quick_start import make_java_options
 
     java = {"spark.driver.extraJavaOptions": f"{make_java_options(os.environ)} {SMALL_JVM}"}
     settings = {**SESSION_SETTINGS, **DAEMON, **REMEMBERED, **java}
@@ -49,9 +49,14 @@ class SharedSession:
         }
         self._lock = Lock()
         self._made = made
+        self._is_wanted = False
 
     def get(self) -> "SparkSession":
         """Waits until it is there."""
+        self._is_wanted = True
+        return self._make()
+
+    def _make(self) -> "SparkSession":
         with self._lock:
             if self._made is None:
                 self._made = create_session(self._name, self._master, self._config)
@@ -59,11 +64,14 @@ class SharedSession:
 
     def begin(self) -> None:
         """Make it in a thread, if it is not there: a JVM takes seconds to start, and the worker has other things to do
-        meanwhile. What goes wrong is told to the first connector, which tries again."""
+        meanwhile. If no connector waits for it, a first job starts Python too, so that the first connector need not
+        wait for that. What goes wrong is told to the first connector, which tries again."""
 
         def make() -> None:
             with suppress(Exception):
-                self.get()
+                made = self._make()
+                if not self._is_wanted:
+                    warm_up(made)
 
         if self._made is None:
             Thread(target=make, name="session of Spark", daemon=True).start()

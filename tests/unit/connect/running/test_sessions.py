@@ -7,6 +7,7 @@ import pytest
 
 from ottla.connect.running import sessions
 from ottla.connect.running.sessions import SharedSession
+from tests.connect.runs import wait_until
 from tests.patience import PATIENCE_S
 
 
@@ -29,6 +30,30 @@ def test_a_session_is_begun_early_and_made_once(monkeypatch: pytest.MonkeyPatch)
     threading.Timer(0.05, may_end.set).start()
     assert get(shared) == get(shared) == "the session"
     assert calls == [("worker", "local[3]", {"spark.ui.enabled": "false"})]
+
+
+def test_a_session_that_nobody_waits_for_runs_a_first_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python is started for the first connector before there is one."""
+    may_end = threading.Event()
+    warmed: list[str] = []
+
+    def create(name: str, *_: object) -> Any:
+        assert may_end.wait(PATIENCE_S)
+        return name
+
+    monkeypatch.setattr(sessions, "create_session", create)
+    monkeypatch.setattr(sessions, "warm_up", warmed.append)
+    before = {*threading.enumerate()}
+    for name in ("waited for", "idle"):
+        shared = SharedSession(name, {})
+        shared.begin()
+        if name == "waited for":
+            threading.Thread(target=shared.get).start()
+            wait_until(lambda shared=shared: shared._is_wanted)  # type: ignore[misc]
+    may_end.set()
+    for thread in {*threading.enumerate()} - before:
+        thread.join(PATIENCE_S)
+    assert warmed == ["idle"]
 
 
 def test_what_goes_wrong_is_told_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
