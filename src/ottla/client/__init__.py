@@ -18,6 +18,7 @@ transactions.py        the steps of a producer in a transaction
 transaction_states.py  transactions as their coordinators see them: list, describe, abort
 hanging_transactions.py  transactions that are open in a partition and that nobody will end
 scram_users.py         passwords of users who log in with SCRAM
+partitioning.py        the partition of a key, as the Java client chooses it
 groups.py              committed offsets of a group, without membership
 backoff.py             deadlines and pauses between attempts; the clock of a client
 settings.py            client settings by Kafka's names

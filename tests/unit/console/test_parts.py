@@ -10,11 +10,11 @@ import pytest
 
 import ottla.console
 from ottla.cli import command_parser
+from ottla.client.partitioning import choose_partition, murmur2
 from ottla.console import copying
 from ottla.console.assets import STATIC, THIRD_PARTY
 from ottla.console.caching import Cached
 from ottla.console.console import Options
-from ottla.console.facts.partitioning import choose_partition, murmur2
 from ottla.console.facts.searching import Search
 from ottla.console.facts.topologies import draw, parse
 from ottla.console.history import SAMPLES_MAX, SECONDS, History, to_columns

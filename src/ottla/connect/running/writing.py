@@ -1,7 +1,7 @@
 """The records of a task, in one transaction of its own."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -10,9 +10,11 @@ from ottla.client.sending import OffsetRun, Sender
 from ottla.client.transactions import IMPLICIT, ProducerIdentity, end_transaction, init_producer
 from ottla.connect.running.topics import TopicGroup, count_or_create
 from ottla.connect.worker.topics import encode_records
-from ottla.pipeline.encoding import Encoder
 from ottla.topic_partition import TopicPartition
 from pyspark_ottla.options import RecordShape
+
+if TYPE_CHECKING:
+    from ottla.pipeline.encoding import Encoder
 
 
 class TransactionWriter:
@@ -42,6 +44,8 @@ class TransactionWriter:
     def write(self, topic: str, rows: pa.RecordBatch) -> None:
         encoder = self._encoders.get(topic)
         if encoder is None:
+            from ottla.pipeline.encoding import Encoder  # with numba, which the driver does without
+
             shape = self._shape
             encoder = self._encoders[topic] = Encoder(
                 lambda name: count_or_create(self._client, name, self._groups),

@@ -12,11 +12,11 @@ from ottla.client.backoff import now_ms
 from ottla.client.client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, Client, UnknownTopic
 from ottla.client.fetching import fetch
 from ottla.client.groups import raise_for_errors
+from ottla.client.partitioning import find_partition
 from ottla.client.sending import EncodedBatch
 from ottla.connect.errors import ConnectError
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records import batch
-from ottla.streams.state.views import partition_of
 from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -141,7 +141,7 @@ def encode_records(client: Client, topic: str, records: Iterable[tuple[str, Any]
     lots: dict[int, list[tuple[bytes, bytes | None, tuple[()], int]]] = {}
     for key, value in records:
         encoded_key = key.encode()
-        number = 0 if count == 1 else partition_of(encoded_key, count)
+        number = 0 if count == 1 else find_partition(encoded_key, count)
         lot = lots.setdefault(number, [])
         lot.append((encoded_key, None if value is None else encode_json(value), (), timestamp))
     for number, lot in lots.items():

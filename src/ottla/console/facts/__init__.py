@@ -20,5 +20,4 @@ apps.py           Streams apps
 topologies.py     the topology of a Streams app as a picture
 connectors.py     configurations of connectors, and a worker of Kafka Connect
 asking.py         asks pages that answer with JSON
-partitioning.py   the partition of a key
 """

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.client.client import Client
+from ottla.client.partitioning import choose_partition
 from ottla.client.sending import EncodedBatch, Sender
-from ottla.console.facts.partitioning import choose_partition
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import HEADER_SIZE
 from ottla.records.compression import compress

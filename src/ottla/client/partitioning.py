@@ -9,7 +9,11 @@ _SEED = 0x9747B28C
 
 def choose_partition(key: bytes | None, count: int, random: Random) -> int:
     """A record without a key may go anywhere."""
-    return random.randrange(count) if key is None else (murmur2(key) & 0x7FFFFFFF) % count
+    return random.randrange(count) if key is None else find_partition(key, count)
+
+
+def find_partition(key: bytes, count: int) -> int:
+    return (murmur2(key) & 0x7FFFFFFF) % count
 
 
 def murmur2(data: bytes) -> int:
