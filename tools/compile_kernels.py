@@ -53,11 +53,17 @@ def compile_encoding() -> None:
     assert [*encoder.add(rows), *encoder.flush()]
 
 
+def compile_change_capture() -> None:
+    """Messages of PostgreSQL to Arrow columns. These kernels have a signature too."""
+    import ottla.connect.connectors.postgresql.kernels  # noqa: F401 - see above
+
+
 STEPS: dict[str, Callable[[], None]] = {
     "record checks": compile_record_checks,
     "compaction": compile_compaction,
     "decoding": compile_decoding,
     "encoding": compile_encoding,
+    "change capture": compile_change_capture,
 }
 
 
