@@ -60,7 +60,7 @@ atexit.register(shutil.rmtree, os.environ["XDG_CONFIG_HOME"], ignore_errors=True
 settings.register_profile(
     "suite",
     deadline=None,
-    max_examples=sample_size(20, 200),
+    max_examples=sample_size(10, 200),
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )

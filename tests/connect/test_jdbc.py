@@ -26,7 +26,7 @@ def read_configs() -> list[dict[str, str]]:
     return [json.loads(each) for each in re.findall(r"```json\n(.*?)```", section, re.DOTALL)[:2]]
 
 
-@pytest.mark.sample("connectors on Spark", 8)
+@pytest.mark.sample("connectors on Spark", 5)
 def test_rows_are_copied_from_database_to_database(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
     """Each row once, over a restart of both; deleted rows stay, because polling does not see deletes."""
     files = [tmp_path / "shop.db", tmp_path / "copy.db"]

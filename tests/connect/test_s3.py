@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.sample("connectors on Spark", 8)
+@pytest.mark.sample("connectors on Spark", 5)
 def test_records_become_objects_once(spark: "SparkSession", broker: LocalBroker) -> None:
     """All records of two partitions, over a restart; objects are named after the first offset and the hour."""
     config = {**read_documented_config("archive"), **ACCESS, "flush.size": "20", "rotate.schedule.interval.ms": "0"}

@@ -7,14 +7,11 @@ import re
 import sys
 from importlib import import_module
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ottla.testing import LocalBroker
-from tests.conftest import SEED
-from tests.samples import FULL
 from tests.spark.topics import send
 
 if TYPE_CHECKING:
@@ -33,7 +30,8 @@ def test_there_are_examples() -> None:
     assert [name for name in NAMES if f"(../examples/{name}.py)" not in page] == []
 
 
-@pytest.mark.parametrize("name", NAMES if FULL else Random(SEED).sample(NAMES, 1))
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sample("queries on Spark", 6)
 def test_an_example_works(
     name: str,
     spark: "SparkSession",

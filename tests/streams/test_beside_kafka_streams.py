@@ -22,6 +22,8 @@ from tests.streams.kafka_streams import Input, Written, run_in_kafka_streams
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.sample("records beside those of Kafka's engines", 1, together=True)
+
 ROW: Final = "shop string, amount long"
 INPUT_SEED: Final = 77
 """Fixed: with some seeds (20, 21) a row comes to a session that Kafka Streams has forgotten. See `old_session`."""
@@ -274,7 +276,6 @@ def test_records_are_those_of_kafka_streams(topology: str, both: Both) -> None:
     assert ours == theirs
 
 
-@pytest.mark.sample("differences to Kafka Streams", 4)
 def test_foreign_key_joins_write_no_needless_tombstones(both: Both) -> None:
     """Kafka Streams writes a tombstone when a left row goes that had no partner."""
     ours, theirs = both("foreign_inner")
@@ -282,7 +283,6 @@ def test_foreign_key_joins_write_no_needless_tombstones(both: Both) -> None:
     assert ours == drop_needless_tombstones(theirs)
 
 
-@pytest.mark.sample("differences to Kafka Streams", 4)
 def test_filters_behind_aggregates_write_needless_tombstones(both: Both) -> None:
     """Kafka Streams leaves them out if the table before the filter has a store, and writes them otherwise."""
     ours, theirs = both("counts_above_two")
@@ -290,7 +290,6 @@ def test_filters_behind_aggregates_write_needless_tombstones(both: Both) -> None
     assert drop_needless_tombstones(ours) == theirs
 
 
-@pytest.mark.sample("differences to Kafka Streams", 4)
 @pytest.mark.parametrize("topology", LEFT_STREAM_JOINS)
 def test_left_joins_of_streams_find_the_same_pairs(topology: str, both: Both) -> None:
     """Rows without a partner come out when both streams are beyond the window, in Kafka Streams when one is."""
@@ -303,7 +302,6 @@ def without_number(written: Written) -> tuple[Any, ...]:
     return written[1:]
 
 
-@pytest.mark.sample("differences to Kafka Streams", 4)
 def test_late_rows_of_stream_joins_are_dropped(both: Both) -> None:
     """Kafka Streams joins a late row as long as the rows of the other side are in its store."""
     ours, theirs = both("late_row")
@@ -311,7 +309,6 @@ def test_late_rows_of_stream_joins_are_dropped(both: Both) -> None:
     assert [each.number for each in theirs] == [2]
 
 
-@pytest.mark.sample("differences to Kafka Streams", 4)
 def test_left_joins_of_streams_give_a_row_with_partners_or_without(both: Both) -> None:
     """In Kafka Streams a row can come out without a partner, and later with one that is late."""
     ours, theirs = both("early_right_side")
@@ -322,7 +319,6 @@ def test_left_joins_of_streams_give_a_row_with_partners_or_without(both: Both) -
     ]
 
 
-@pytest.mark.sample("differences to Kafka Streams", 4)
 def test_sessions_that_keep_their_bounds_are_updated_without_a_tombstone(both: Both) -> None:
     """Kafka Streams deletes a session before each update, even if a row lies within the session."""
     ours, theirs = both("session")
@@ -335,7 +331,6 @@ def test_sessions_that_keep_their_bounds_are_updated_without_a_tombstone(both: B
     assert ours == [each for each in theirs if each.value or (each.number, str(each.key)) not in replaced]
 
 
-@pytest.mark.sample("differences to Kafka Streams", 4)
 def test_a_row_that_is_not_late_extends_its_session(both: Both) -> None:
     """Kafka Streams removes a session from its store when the gap and the grace period have passed since its end, while
     a row beside it is still not late: it begins another session, although the two are less than the gap apart. That
@@ -351,7 +346,6 @@ def test_a_row_that_is_not_late_extends_its_session(both: Both) -> None:
     ]
 
 
-@pytest.mark.sample("differences to Kafka Streams", 4)
 def test_rows_that_go_before_an_exchange_move_the_time(both: Both) -> None:
     """Stream time is that of the source partition. In Kafka Streams the rows that reach the window make it."""
     ours, theirs = both("row_without_group")
@@ -359,7 +353,6 @@ def test_rows_that_go_before_an_exchange_move_the_time(both: Both) -> None:
     assert [each.number for each in theirs] == [0, 2]
 
 
-@pytest.mark.sample("differences to Kafka Streams", 4)
 def test_final_windows_are_written_after_a_jump_of_time(both: Both) -> None:
     """With EmitStrategy.onWindowClose and the default retention, Kafka Streams removes a window before it is written if
     time jumps beyond its retention."""
