@@ -31,6 +31,12 @@ TOKEN = "open sesame"
 EXCHANGE = "watched-per-ten-seconds-repartition"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def topics(broker: LocalBroker) -> None:
+    broker.create_topic("visits", partitions=2)
+    broker.create_topic("late-visits", partitions=1)
+
+
 def make_watched(broker: LocalBroker, directory: Path) -> App:
     """Counts by shop and ten seconds behind an exchange. Late rows go to a topic, and to the dead letters."""
     app = make_app(broker, directory, "watched", http="0.0.0.0:0", on_late="dead-letter")
@@ -73,8 +79,6 @@ def test_an_app_that_others_can_reach_needs_a_token(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
-    broker.create_topic("visits", partitions=2)
-    broker.create_topic("late-visits", partitions=1)
     with pytest.raises(StreamsError, match="an address that other machines can reach needs a token"):
         make_watched(broker, tmp_path).start()
 
