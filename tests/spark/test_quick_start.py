@@ -1,11 +1,12 @@
 """Options that make the JVM of an app start sooner. The tests start neither Java nor Spark."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from ottla.spark.java import find_version, java_environment
-from ottla.spark.quick_start import COMPILER, make_java_options
+from ottla.spark.quick_start import ARCHIVES_MAX, COMPILER, make_java_options
 from tests.spark.test_java import java_home
 
 
@@ -29,6 +30,21 @@ def test_another_java_has_another_archive_and_may_renew_it_by_itself(tmp_path: P
     ]
     assert find_archive(found[0]) != find_archive(found[1])
     assert ["AutoCreateSharedArchive" in each for each in found] == [False, True]
+
+
+def test_the_oldest_archives_make_room_for_a_new_one(tmp_path: Path) -> None:
+    environment = {"JAVA_HOME": str(java_home(tmp_path / "java", "17.0.15")), "XDG_CACHE_HOME": str(tmp_path)}
+    directory = tmp_path / "ottla"
+    directory.mkdir()
+    for number in range(ARCHIVES_MAX + 2):
+        archive = directory / f"spark-{number}.jsa"
+        archive.touch()
+        os.utime(archive, (number, number))
+    new = Path(find_archive(make_java_options(environment)))
+    assert sorted(each.name for each in directory.iterdir()) == ["spark-3.jsa", "spark-4.jsa", "spark-5.jsa"]
+    new.touch()
+    make_java_options(environment)
+    assert len([*directory.iterdir()]) == ARCHIVES_MAX
 
 
 def test_without_a_place_for_the_archive_there_is_none(tmp_path: Path) -> None:

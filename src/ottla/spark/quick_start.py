@@ -22,6 +22,8 @@ from ottla.spark.jobs import REPORT, JobFailed, Jobs, to_report
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+ARCHIVES_MAX: Final = 4
+"""Of different Javas and installations of PySpark. Each has about 160 MB."""
 SELF_MADE_ARCHIVE_VERSION: Final = 19
 """Since this version of Java one option makes, checks and renews the archive."""
 COMPILER: Final = (
@@ -42,6 +44,8 @@ def make_java_options(environment: Mapping[str, str]) -> str:
     archive = directory / f"spark-{hashlib.sha256(made_for.encode()).hexdigest()[:16]}.jsa"
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        if not archive.exists():
+            _make_room(directory)
     except OSError:
         return COMPILER
     if " " in str(archive):
@@ -51,6 +55,14 @@ def make_java_options(environment: Mapping[str, str]) -> str:
     else:
         sharing = f"-XX:{'SharedArchiveFile' if archive.exists() else 'ArchiveClassesAtExit'}={archive}"
     return f"{sharing} -Xlog:cds*=off {COMPILER}"
+
+
+def _make_room(directory: Path) -> None:
+    """Remove the oldest archives, so that there are not too many with the one that is about to be written. A JVM that
+    uses one of them keeps it until it ends."""
+    archives = sorted(directory.glob("spark-*.jsa"), key=lambda each: each.stat().st_mtime)
+    for old in archives[: max(0, len(archives) - ARCHIVES_MAX + 1)]:
+        old.unlink(missing_ok=True)
 
 
 def warm_up(spark: "SparkSession") -> None:
