@@ -40,7 +40,7 @@ BUDGETS = {
     "simulation": 75,
     "clients": 150,
     "cluster": 55,
-    "spark": 90,
+    "spark": 115,
     "streams": 115,
     "connect": 65,
     "packages": 20,
