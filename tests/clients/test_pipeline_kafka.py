@@ -25,6 +25,8 @@ from tests.unit.client.test_sending import TOPIC, encode, numbers
 
 SOURCE = test_batch_ledger.SOURCE
 MARKERS_S = 20.0
+CODECS = 5
+"""None, gzip, snappy, lz4 and zstd. The topic has a partition for each."""
 
 STRIDE = int(os.environ.get("OTTLA_CRASH_STRIDE", "4"))
 """Clients die at every fourth request. With 1 they die at every request, as in the unit tests with our own broker."""
@@ -34,6 +36,7 @@ STRIDE = int(os.environ.get("OTTLA_CRASH_STRIDE", "4"))
 def settings(apache_kafka: ApacheKafka) -> dict[str, str]:
     found = {"bootstrap.servers": apache_kafka.bootstrap}
     create(found, SOURCE.topic, 1)
+    create(found, TOPIC, CODECS)
     return found
 
 
@@ -45,10 +48,8 @@ def create(settings: dict[str, str], topic: str, partitions: int) -> None:
     client.close()
 
 
-@pytest.mark.parametrize("codec", range(5))
+@pytest.mark.parametrize("codec", range(CODECS))
 def test_batches_in_every_codec_arrive_once_and_in_order(settings: dict[str, str], codec: int) -> None:
-    if codec == 0:
-        create(settings, TOPIC, 5)
     client = MortalClient(settings)
     sender = Sender(client, request_bytes_max=400)
     for batch in encode(300, codec=codec):
