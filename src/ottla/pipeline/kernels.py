@@ -56,7 +56,7 @@ def compiled(signature: str) -> Callable[[Callable[..., Any]], Any]:
 
 
 @register_jitable
-def _big_endian(data: Any, position: int, size: int) -> Any:
+def read_big_endian(data: Any, position: int, size: int) -> Any:
     value = _int64(0)
     for index in range(size):
         value = value << 8 | _int64(data[position + index])
@@ -89,18 +89,18 @@ def index_batches(data: Any, position: int, table: Any) -> int:
     size = len(data)
     found = 0
     while found < len(table) and size - position >= _HEADER_SIZE:
-        length = _big_endian(data, position + 8, 4) + 12
+        length = read_big_endian(data, position + 8, 4) + 12
         if length < _HEADER_SIZE or position + length > size:
             break
-        attributes = _big_endian(data, position + 21, 2)
-        count = _big_endian(data, position + 57, 4)
+        attributes = read_big_endian(data, position + 21, 2)
+        count = read_big_endian(data, position + 57, 4)
         table[found, BEGIN] = position + _HEADER_SIZE
         table[found, END] = position + length
-        table[found, BASE_OFFSET] = _big_endian(data, position, 8)
-        table[found, BASE_TIME] = _big_endian(data, position + 27, 8)
+        table[found, BASE_OFFSET] = read_big_endian(data, position, 8)
+        table[found, BASE_TIME] = read_big_endian(data, position + 27, 8)
         append_time = _int64(NO_TIME)
         if attributes & LOG_APPEND_TIME:
-            append_time = _big_endian(data, position + 35, 8)
+            append_time = read_big_endian(data, position + 35, 8)
         table[found, APPEND_TIME] = append_time
         table[found, COUNT] = count
         table[found, ATTRIBUTES] = attributes

@@ -14,7 +14,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from ottla.connect.connectors.postgresql.pgoutput import EPOCH_US
-from ottla.pipeline.kernels import compiled
+from ottla.pipeline.kernels import compiled, read_big_endian
 from ottla.pipeline.memcpy import copy_bytes
 
 # Entries of the array of state: the transaction that messages belong to, and how far the log has been read.
@@ -39,19 +39,11 @@ _int64: Any = np.int64
 
 
 @register_jitable
-def _big_endian(data: Any, position: int, size: int) -> Any:
-    value = _int64(0)
-    for index in range(size):
-        value = value << 8 | _int64(data[position + index])
-    return value
-
-
-@register_jitable
 def _skip_row(data: Any, position: int, end: int) -> Any:
     """The place after a row; -1 if it is cut off, or has a value that is neither a text nor null."""
     if position + 2 > end:
         return _int64(-1)
-    count = _big_endian(data, position, 2)
+    count = read_big_endian(data, position, 2)
     position += 2
     for _ in range(count):
         if position >= end:
@@ -61,7 +53,7 @@ def _skip_row(data: Any, position: int, end: int) -> Any:
         if kind == _TEXT:
             if position + 4 > end:
                 return _int64(-1)
-            position += 4 + _big_endian(data, position, 4)
+            position += 4 + read_big_endian(data, position, 4)
         elif kind != _NULL:
             return _int64(-1)
     if position > end:
@@ -76,7 +68,7 @@ def _find_rows(data: Any, position: int, end: int, change: Any) -> Any:
     change[OLD_ROW], change[NEW_ROW] = 0, 0
     if at > end:
         return False
-    change[OID] = _big_endian(data, position + 1, 4)
+    change[OID] = read_big_endian(data, position + 1, 4)
     mark = data[at - 1]
     if kind == _INSERT:
         change[NEW_ROW] = at
@@ -107,13 +99,13 @@ def scan(data: Any, places: Any, first: int, state: Any, changes: Any) -> tuple[
         changes[at, KIND] = 0
         kind = data[position] if position < end else 0
         if kind == _BEGIN and end - position >= 21:
-            state[COMMIT_LSN] = _big_endian(data, position + 1, 8)
-            state[TIME_US] = _big_endian(data, position + 9, 8) + EPOCH_US
-            state[XID] = _big_endian(data, position + 17, 4)
+            state[COMMIT_LSN] = read_big_endian(data, position + 1, 8)
+            state[TIME_US] = read_big_endian(data, position + 9, 8) + EPOCH_US
+            state[XID] = read_big_endian(data, position + 17, 4)
             state[SEQ] = 0
         elif kind == _COMMIT and end - position >= 18:
             if state[COMMIT_LSN] >= state[LSN]:
-                state[LSN] = _big_endian(data, position + 10, 8)
+                state[LSN] = read_big_endian(data, position + 10, 8)
                 state[SEQ] = 0
                 state[SKIP] = 0
         elif kind in (_INSERT, _UPDATE, _DELETE):
@@ -142,7 +134,7 @@ def find_cells(data: Any, rows: Any, starts: Any, lengths: Any) -> int:
     width = starts.shape[1]
     for number in range(len(rows)):
         position = rows[number]
-        if position and _big_endian(data, position, 2) != width:
+        if position and read_big_endian(data, position, 2) != width:
             return 0
         position += 2
         for column in range(width):
@@ -151,7 +143,7 @@ def find_cells(data: Any, rows: Any, starts: Any, lengths: Any) -> int:
                 kind = data[position]
                 position += 1
                 if kind == _TEXT:
-                    size = _big_endian(data, position, 4)
+                    size = read_big_endian(data, position, 4)
                     starts[number, column] = position + 4
                     lengths[number, column] = size
                     position += 4 + size
