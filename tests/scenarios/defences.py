@@ -99,7 +99,7 @@ BEFORE_AUTHENTICATION = (
         f"{HANDSHAKES}::test_more_handshakes_than_the_limit_are_given_up_at_once",
     ),
     Defence(
-        "a flood of TLS handshakes within one turn of the loop",
+        "a flood of TLS handshakes within one iteration of the loop",
         "server/handshakes.py",
         "            self._remove(crowded, oldest)",
         "            pass",

@@ -393,7 +393,7 @@ class FetchInProgress:
     def watch(self, wake: asyncio.Event) -> None:
         """Set `wake` whenever a high watermark moves, until `unwatch`; at once if one moved since it was read.
 
-        The wait begins in a later turn of the event loop than the read, and a produce may happen in between.
+        The wait begins in a later iteration of the event loop than the read, and a produce may happen in between.
         """
         self._watchers = []
         self._moved = {}

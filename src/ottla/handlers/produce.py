@@ -298,7 +298,7 @@ def acknowledge(
         if answer.done():
             return
         for result, future, meter in waiting:
-            # A wait that has failed in this turn of the event loop is done, and `settle` has not been called for it.
+            # A wait that failed in this iteration of the event loop is done, but `settle` has not been called for it.
             if result.error_code == ErrorCode.NONE and (error := find_error(node, future)) is not None:
                 fail(node, call, response, result, error, meter)
         answer.set_result(response)

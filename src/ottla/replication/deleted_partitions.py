@@ -18,7 +18,7 @@ from ottla.storage.leftovers import remove_tree
 logger = logging.getLogger(__name__)
 
 RENAMED_AT_ONCE = 100
-"""Directories that are renamed in one turn of the loop: a topic may have thousands of partitions."""
+"""Directories that are renamed in one iteration of the loop: a topic may have thousands of partitions."""
 
 
 class DeletedPartitions:
@@ -43,7 +43,7 @@ class DeletedPartitions:
         self._waiting[partition.log.directory] = partition, directory
 
     def rename_some(self) -> None:
-        """Rename directories, a few in each turn of the loop. If the process dies meanwhile, the next start goes on."""
+        """Rename directories, a few in each iteration of the loop. If the process dies, the next start goes on."""
         for path in list(islice(self._waiting, RENAMED_AT_ONCE)):
             self._rename(path)
         if self._waiting:

@@ -27,7 +27,7 @@ class DirectoryFailures:
     def report(self, directory: DataDirectory, reason: str) -> None:
         """A log had an error which shows that its disk fails.
 
-        The log may be in the middle of an operation, so the directory is taken offline in the next turn of the loop.
+        The log may be in the middle of an operation, so the next iteration of the loop takes the directory offline.
         """
         if not self._closing:
             self._loop.call_soon(self.fail, directory, reason)

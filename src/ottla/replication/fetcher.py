@@ -1,9 +1,9 @@
 """One connection to one leader: a Fetch session (KIP-227) with all partitions that are copied over it.
 
-One request is in flight. Its answer is applied, and the next request is sent in the same turn of the event loop: it
-tells the leader that the records have arrived, and producers wait for that. A request names only the partitions whose
-offsets changed. If partitions are added or come back while the leader waits for records, a second request is sent after
-a moment; the leader then answers the first at once.
+One request is in flight. Its answer is applied, and the next request is sent in the same iteration of the event loop:
+it tells the leader that the records have arrived, and producers wait for that. A request names only the partitions
+whose offsets changed. If partitions are added or come back while the leader waits for records, a second request is
+sent after a moment; the leader then answers the first at once.
 
 A partition leaves the session while its log is truncated, while its leader is asked where its log begins and ends,
 after an error, and while it is throttled. `following.py` decides what an answer means.

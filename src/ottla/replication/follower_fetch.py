@@ -106,7 +106,7 @@ class FollowerFetch:
         return answer
 
     def look_soon(self) -> None:
-        """Something happened in a partition. All that happens in this turn of the event loop is looked at together."""
+        """A partition has changed. All changes of one iteration of the event loop are looked at together."""
         if self._look is None:
             self._look = self._loop.call_soon(self._look_again)
 

@@ -1,9 +1,9 @@
 """Moves of replicas between the data directories of this broker (AlterReplicaLogDirs, KIP-113).
 
 The log is copied into the other data directory while it is read and written as before. When the copy has caught up, the
-partition switches to it within one turn of the event loop, and the old directory is removed. The copy has the name of a
-live partition from the start. Until it is complete, a file in it tells a start to remove it; after a crash the move has
-to be asked for again.
+partition switches to it within one iteration of the event loop, and the old directory is removed. The copy has the
+name of a live partition from the start. Until it is complete, it holds a file because of which the next start of the
+broker removes it; after a crash the move has to be requested again.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 STEP_BYTES = 4 * 1024 * 1024
 """Bytes that are copied in one step, in a thread."""
 LAST_STEP_BYTES = 128 * 1024
-"""Bytes that may be left for the last step, which is done within one turn of the event loop."""
+"""Bytes that may be left for the last step, which is done within one iteration of the event loop."""
 PREFERRED_MAX = 100_000
 """Replicas that are not here yet whose directory is remembered. The oldest choice is forgotten first."""
 RETRY_S = 1.0

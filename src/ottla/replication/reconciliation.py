@@ -56,7 +56,7 @@ logger = logging.getLogger(__name__)
 
 
 CREATED_AT_ONCE = 64
-"""Replicas that are created in one turn of the event loop; each takes about half a millisecond."""
+"""Replicas that are created in one iteration of the event loop; each takes about half a millisecond."""
 
 
 class FollowerFetchers(Protocol):

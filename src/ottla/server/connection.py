@@ -89,7 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         self._answers: deque[list[Part] | asyncio.Future[Answer]] = deque()
         """Answers that are not ready, and all answers after them."""
         self._small_answer = b""
-        """A small answer, including its size field. It is sent in this turn of the loop, before everything in the
+        """A small answer, including its size field. It is sent in this iteration of the loop, before everything in the
         outbox."""
         self._task: asyncio.Future[Any] | None = None
         """A request that holds the connection, or a new connection's wait for its turn."""
@@ -245,7 +245,7 @@ class Connection(asyncio.BufferedProtocol):
         elif answer is not None:
             self._await(answer, len(frame))
         if self._small_answer or self._outbox.parts:
-            self._traffic.send(self)  # calls `send`, now or at the end of this turn of the loop
+            self._traffic.send(self)  # calls `send`, now or at the end of this iteration of the loop
         if self._ending:
             self._go_on()
 

@@ -229,7 +229,7 @@ class TlsListener:
             task.cancel()
 
     def _accept(self) -> None:
-        """Accept one connection: each takes 50 us, and others have their turns of the loop between."""
+        """Accept one connection: each takes 50 us, and the event loop serves other work before the next one."""
         self._retry = None
         try:
             accepted, peer = self._socket.accept()

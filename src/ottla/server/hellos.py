@@ -37,7 +37,7 @@ def find_end(data: bytes) -> int | None:
 
 
 class Pace:
-    """Spreads work over turns of the loop, one piece each: a crowd that comes or leaves at once delays nobody."""
+    """Spreads work over iterations of the loop, one piece each: a crowd that comes or leaves at once delays nobody."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

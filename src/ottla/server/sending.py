@@ -1,9 +1,9 @@
 """Sends the outbox of a connection: each connection has one sender, and nothing else writes to its socket.
 
 `SocketSender` writes to a plaintext socket itself (`writev`, `sendfile`), past the transport, which then never holds
-output of its own. The header and the data of an answer are sent without a turn of the loop in between, and answers that
-are ready together are sent in one call. The sender waits for room with `add_writer` on a duplicate of the descriptor,
-because asyncio does not allow `add_writer` on the descriptor of a transport.
+output of its own. The header and the data of an answer are sent within one iteration of the event loop, and answers
+that are ready together are sent in one call. The sender waits for room with `add_writer` on a duplicate of the
+descriptor, because asyncio does not allow `add_writer` on the descriptor of a transport.
 
 `TransportSender` goes through the transport and its flow control, for TLS and for the network of the simulator.
 """

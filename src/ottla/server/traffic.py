@@ -156,7 +156,7 @@ class Traffic:
     # Turns to send
 
     def send(self, flow: Flow) -> None:
-        """Let `flow` send now, or at the end of this turn of the loop if another connection has sent in it.
+        """Let `flow` send now, or at the end of this iteration of the loop if another connection has sent in it.
 
         Each answer wakes a client, which then competes for the processor. With 64 connections a broker that sends one
         by one handles 13 to 14 thousand requests a second instead of 15 to 20 thousand. Two sends with the same loop

@@ -18,7 +18,7 @@ CLUSTER_ID = "a-cluster"
 
 
 def offload(function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
-    """A thread that takes no time: the work is done at once, the answer comes in the next turn of the loop."""
+    """A thread that takes no time: the work is done at once, the answer comes in the next iteration of the loop."""
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     try:
         future.set_result(function(*args))

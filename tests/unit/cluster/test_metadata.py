@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class SharedLog:
-    """A metadata log in memory that several brokers share; every call takes a few turns of the loop."""
+    """A metadata log in memory that several brokers share; every call takes a few iterations of the loop."""
 
     is_shared = True
 

@@ -1,4 +1,4 @@
-"""A waiting fetch begins its wait one turn of the loop after it has read: events in between count."""
+"""A waiting fetch begins its wait one iteration of the loop after it has read: events in between count."""
 
 import asyncio
 from collections.abc import Callable

@@ -174,7 +174,7 @@ def test_many_partitions_are_created_in_steps() -> None:
         await create(broker, TOPIC, count)
         await watching
         steps = [after - before for before, after in pairwise(counts) if after != before]
-        assert steps == [CREATED_AT_ONCE] * 5, "one step in each turn of the loop"
+        assert steps == [CREATED_AT_ONCE] * 5, "one step in each iteration of the loop"
         await broker.node.replication.reconciliation.wait_until_created()
         assert all(broker.node.replicas.get(TOPIC, index).is_leader for index in range(count))
         broker.abort()

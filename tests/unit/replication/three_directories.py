@@ -69,6 +69,6 @@ def refusal(broker: Broker, index: int, topic: str = TOPIC) -> Any:
 
 
 async def settled() -> None:
-    """Whatever was put off to the end of this turn of the loop has happened."""
+    """Whatever was put off to the end of this iteration of the loop has happened."""
     for _ in range(5):
         await asyncio.sleep(0)

@@ -157,7 +157,7 @@ def test_a_coroutine_that_promises_its_answer_lets_the_next_frame_in(loop: str) 
 
 @on_both_loops
 def test_a_coroutine_that_ends_as_the_answer_before_it_comes_keeps_its_promise(loop: str) -> None:
-    # Both callbacks run in one turn of the loop, that of the first answer before that of the coroutine.
+    # Both callbacks run in one iteration of the loop, that of the first answer before that of the coroutine.
     first: list[asyncio.Future[Answer]] = []
     promises: list[asyncio.Future[Answer]] = []
 

@@ -53,7 +53,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 
 
 def test_more_handshakes_than_the_limit_are_given_up_at_once() -> None:
-    # Also if they all come within one turn of the loop, in which no task can end.
+    # Also if they all come within one iteration of the loop, in which no task can end.
     async def main() -> None:
         handshakes = Handshakes(Traffic(ServerSettings()), offload, limit=10)
         other = asyncio.create_task(asyncio.sleep(1000))

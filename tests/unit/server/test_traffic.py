@@ -1,4 +1,4 @@
-"""Connections that have answers ready in the same turn of the loop send them together, at its end."""
+"""Connections that have answers ready in the same iteration of the loop send them together, at its end."""
 
 import asyncio
 

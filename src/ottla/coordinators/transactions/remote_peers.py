@@ -116,7 +116,7 @@ class BrokerQueues(Generic[W]):
         self._in_flight: dict[int, dict[asyncio.Task[None], list[W]]] = {}
 
     def add(self, broker_id: int, work: Iterable[W]) -> None:
-        """Send this with the next request. All that is added in one turn of the event loop goes together."""
+        """Send this with the next request. All that is added in one iteration of the event loop goes together."""
         waiting = self._waiting.setdefault(broker_id, [])
         if not waiting:
             asyncio.get_running_loop().call_soon(self._send_next, broker_id)
