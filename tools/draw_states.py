@@ -55,7 +55,7 @@ class Arrow(NamedTuple):
         return first * x0 + second * x1 + third * x2, first * y0 + second * y1 + third * y2
 
 
-_CLASSIC, _CONSUMER, _TRANSACTION = classic_states.State, consumer_descriptions.State, transaction.State
+_CLASSIC, _CONSUMER, _TRANSACTION = classic_states.ClassicState, consumer_descriptions.ConsumerState, transaction.State
 
 PICTURES = (
     Picture(

@@ -29,7 +29,7 @@ SESSION_MS = 8000
 HEARTBEAT_MS = 250
 POLLED = 500
 
-Place = tuple[int, int]
+PartitionOffset = tuple[int, int]
 """Partition and offset."""
 
 
@@ -61,7 +61,7 @@ def report_partitions(name: str, partitions: Iterable[int]) -> None:
     report(name, partitions=[{"partition": partition} for partition in partitions])
 
 
-def report_read(read: Sequence[Place]) -> dict[int, int]:
+def report_read(read: Sequence[PartitionOffset]) -> dict[int, int]:
     """Report records that were read. Returns the offset to commit for each partition."""
     offsets: dict[int, list[int]] = {}
     for partition, offset in read:
@@ -89,9 +89,9 @@ class Progress:
         for partition in partitions:
             self.offsets.pop(partition, None)
 
-    def read(self, places: Sequence[Place]) -> None:
-        if places:
-            self.offsets |= report_read(places)
+    def read(self, offsets: Sequence[PartitionOffset]) -> None:
+        if offsets:
+            self.offsets |= report_read(offsets)
 
     def committed(self, offsets: Mapping[int, int], error: Exception | None = None) -> None:
         """Report a commit that succeeded or failed. After a failure the offsets are kept and committed again, because a
@@ -100,8 +100,8 @@ class Progress:
         The event has the offsets that were sent, not those that are left: a partition may have been revoked before the
         answer.
         """
-        places = [{"partition": partition, "offset": offset} for partition, offset in offsets.items()]
-        report("offsets_committed", offsets=places, success=error is None, **({"error": str(error)} if error else {}))
+        rows = [{"partition": partition, "offset": offset} for partition, offset in offsets.items()]
+        report("offsets_committed", offsets=rows, success=error is None, **({"error": str(error)} if error else {}))
         if error is None:
             self.offsets = {}
 
@@ -144,9 +144,9 @@ def confluent(member: Membership) -> None:
         if not progress.offsets:
             continue
         sent = dict(progress.offsets)
-        places = [TopicPartition(member.topic, *place) for place in sent.items()]
+        positions = [TopicPartition(member.topic, *each) for each in sent.items()]
         try:
-            consumer.commit(offsets=places, asynchronous=False)
+            consumer.commit(offsets=positions, asynchronous=False)
         except KafkaException as error:
             progress.committed(sent, error)
         else:
@@ -195,12 +195,12 @@ def kafka_python(member: Membership) -> None:
         if not progress.offsets:
             continue
         sent = dict(progress.offsets)
-        places = {
+        positions = {
             TopicPartition(member.topic, partition): OffsetAndMetadata(offset, "", -1)
             for partition, offset in sent.items()
         }
         try:
-            consumer.commit(places)
+            consumer.commit(positions)
         except KafkaError as error:
             progress.committed(sent, error)
         else:

@@ -12,7 +12,7 @@ import pytest
 
 from ottla.storage.cleaner.compaction import choose_kernels
 from ottla.storage.cleaner.kernels import compiled_kernels, python_kernels
-from ottla.storage.cleaner.order import Order
+from ottla.storage.cleaner.order import CompactionOrder
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = ("llvmlite", "numba", "numpy", "orjson", "pandas", "pyarrow", "pyspark", "rocksdict")
@@ -55,7 +55,7 @@ def test_broker_and_command_line_work_without_the_extras(tmp_path: Path) -> None
 
 
 def test_compaction_does_without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
-    order = Order("/log", (), 0, 0, 0, 1 << 30, 1 << 20, 4096)
+    order = CompactionOrder("/log", (), 0, 0, 0, 1 << 30, 1 << 20, 4096)
     compiled_kernels.cache_clear()
     monkeypatch.setitem(sys.modules, "numba", None)
     assert choose_kernels(order) is python_kernels()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import ottla.testing
-from ottla.coordinators.machine import Producer
+from ottla.coordinators.machine import ProducerIdentity
 from ottla.errors import ErrorCode
 from ottla.testing import LocalBroker
 from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -223,7 +223,7 @@ def test_a_late_batch_begins_no_hanging_transaction(
 def test_another_producer_id_cannot_write_under_a_transactional_id(client: RawClient, topic: str, name: str) -> None:
     first = TransactionalProducer(client, name).initialise()
     stranger = TransactionalProducer(client, name)
-    stranger.become(Producer(first.producer.id + 1_000_000, 0))
+    stranger.become(ProducerIdentity(first.producer.id + 1_000_000, 0))
     assert stranger.send(topic, b"x") is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
@@ -240,7 +240,7 @@ def test_init_producer_id_refuses_invalid_ids(client: RawClient) -> None:
     # An empty transactional id, and a producer id without its epoch. The longest string there is, is a valid id.
     assert TransactionalProducer(client, "").init() is ErrorCode.INVALID_REQUEST
     half = TransactionalProducer(client, "half")
-    half.become(Producer(5, -1))
+    half.become(ProducerIdentity(5, -1))
     assert half.init(continues=True) is ErrorCode.INVALID_REQUEST
     assert TransactionalProducer(client, "i" * 32_767).init() is ErrorCode.NONE
 
@@ -318,7 +318,7 @@ def test_transactions_are_described_and_listed(client: RawClient, topic: str, na
     producer.write(topic, b"one")
     found = describe_transaction(client, name)
     assert (found.error_code, found.transaction_state, found.transaction_timeout_ms) == (0, "Ongoing", 12_345)
-    assert Producer(found.producer_id, found.producer_epoch) == producer.producer
+    assert ProducerIdentity(found.producer_id, found.producer_epoch) == producer.producer
     assert found.topics == [TopicData(topic=topic, partitions=[0])]
     assert found.transaction_start_time_ms > 0
     assert describe_transaction(client, "nobody").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
@@ -354,7 +354,7 @@ def test_a_hanging_transaction_is_found_and_ended() -> None:
         assert describe_transaction(client, "x").topics == []
         (found,) = describe_producers(client, "t")
         assert (found.producer_id, found.current_txn_start_offset) == (producer.producer.id, 0)
-        assert write_marker(client, "t", Producer(found.producer_id, found.producer_epoch)) is ErrorCode.NONE
+        assert write_marker(client, "t", ProducerIdentity(found.producer_id, found.producer_epoch)) is ErrorCode.NONE
         (found,) = describe_producers(client, "t")
         assert (found.current_txn_start_offset, found.coordinator_epoch) == (-1, 0)
         assert read_committed_values(client, "t") == [b"behind"]
@@ -381,7 +381,7 @@ def test_outdated_markers_are_refused(client: RawClient, topic: str, name: str) 
     open_one = producer.producer
     assert write_marker(client, topic, open_one, transaction_version=2) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert read_committed_values(client, topic) == []
-    raised = Producer(open_one.id, open_one.epoch + 1)
+    raised = ProducerIdentity(open_one.id, open_one.epoch + 1)
     assert write_marker(client, topic, raised, coordinator_epoch=9, transaction_version=2) is ErrorCode.NONE
     assert write_marker(client, topic, raised, coordinator_epoch=9, transaction_version=2) is ErrorCode.NONE
     assert write_marker(client, topic, open_one, coordinator_epoch=9) is ErrorCode.INVALID_PRODUCER_EPOCH

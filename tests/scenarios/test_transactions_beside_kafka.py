@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.coordinators.machine import Producer
+from ottla.coordinators.machine import ProducerIdentity
 from ottla.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.offset_fetch import (
@@ -151,7 +151,7 @@ def test_a_second_producer_of_a_transactional_id(version: int, both: Clients) ->
         note("zombie continues", first.init(continues=True))
         note("continues", second.init(continues=True))
         note("epoch", second.producer.epoch)
-        second.become(Producer(999_999, 0))
+        second.become(ProducerIdentity(999_999, 0))
         note("stranger produces", second.send("t", b"q"))
         note("stranger ends", second.end(True))
 
@@ -162,7 +162,7 @@ def test_a_second_producer_of_a_transactional_id(version: int, both: Clients) ->
 def test_unknown_producers_and_empty_requests(version: int, both: Clients) -> None:
     def script(steps: Steps) -> None:
         nobody, note = steps.producer(initialised=False), steps.note
-        nobody.become(Producer(888_888, 0))
+        nobody.become(ProducerIdentity(888_888, 0))
         await_success(lambda: describe_transaction(steps.client, steps.name).error_code not in (0, 105))
         note("end", nobody.end(True))
         note("produce", nobody.send("t", b"q"))
@@ -212,7 +212,7 @@ def test_markers(both: Clients) -> None:
         producer, note, client = steps.producer(), steps.note, steps.client
         note("produce", producer.send("t", b"m", partition=1))
         open_one = producer.producer
-        raised = Producer(open_one.id, open_one.epoch + 1)
+        raised = ProducerIdentity(open_one.id, open_one.epoch + 1)
         for step, owner, epoch, version in (
             ("epoch of the transaction, v2", open_one, 5, 2),
             ("raised", raised, 5, 2),

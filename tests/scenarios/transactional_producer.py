@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ottla.coordinators.machine import Producer
+from ottla.coordinators.machine import ProducerIdentity
 from ottla.errors import ErrorCode
 from ottla.records.batch import decode, headers
 from ottla.wire.fetch import PartitionResult as Fetched
@@ -32,7 +32,7 @@ from tests.raw_client import RawClient
 from tests.scenarios.client_calls import make_batch, produce_batch
 
 READ_COMMITTED = 1
-NOBODY = Producer(-1, -1)
+NOBODY = ProducerIdentity(-1, -1)
 
 
 RETRIED = ([ErrorCode.CONCURRENT_TRANSACTIONS], [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
@@ -62,7 +62,7 @@ class TransactionalProducer:
             5,
         )
         if not answer.error_code:
-            self.become(Producer(answer.producer_id, answer.producer_epoch))
+            self.become(ProducerIdentity(answer.producer_id, answer.producer_epoch))
         return ErrorCode(answer.error_code)
 
     def initialise(self) -> "TransactionalProducer":
@@ -71,7 +71,7 @@ class TransactionalProducer:
         assert code is ErrorCode.NONE
         return self
 
-    def become(self, producer: Producer) -> None:
+    def become(self, producer: ProducerIdentity) -> None:
         if producer != self.producer:
             self._sequences.clear()
         self.producer = producer
@@ -129,7 +129,7 @@ class TransactionalProducer:
             5 if self.version == 2 else 4,
         )
         if not answer.error_code and self.version == 2 and heard:
-            self.become(Producer(answer.producer_id, answer.producer_epoch))
+            self.become(ProducerIdentity(answer.producer_id, answer.producer_epoch))
         return ErrorCode(answer.error_code)
 
     def commit(self) -> None:
@@ -216,7 +216,7 @@ def describe_producers(client: RawClient, topic: str, partition: int = 0) -> Any
 def write_marker(
     client: RawClient,
     topic: str,
-    producer: Producer,
+    producer: ProducerIdentity,
     *,
     committed: bool = False,
     coordinator_epoch: int = 0,

@@ -16,7 +16,7 @@ from ottla.broker.node import Node
 from ottla.config import BrokerConfig
 from ottla.coordinators.formats import GROUP_FORMAT, OffsetCommitKey, OffsetCommitValue
 from ottla.coordinators.internal_topics import InternalTopic, key_hash
-from ottla.coordinators.machine import NOTHING, Meters, Outcome, Producer, Reply, StoredRecord, Turn
+from ottla.coordinators.machine import NOTHING, Meters, Outcome, ProducerIdentity, Reply, StoredRecord, Turn
 from ottla.coordinators.runtime import Coordinator, CoordinatorContext
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records import batch
@@ -37,7 +37,7 @@ class Notebook:
         self.woken: list[int] = []
         self.loads = 0
 
-    def replay(self, record: StoredRecord, written_ms: int, producer: Producer | None) -> None:
+    def replay(self, record: StoredRecord, written_ms: int, producer: ProducerIdentity | None) -> None:
         key, value = record
         assert isinstance(key, OffsetCommitKey)
         notes = self.notes if producer is None else self.pending.setdefault(producer.id, {})
@@ -46,7 +46,7 @@ class Notebook:
         else:
             notes.pop(key.group_id, None)
 
-    def end_transaction(self, producer: Producer, committed: bool) -> None:
+    def end_transaction(self, producer: ProducerIdentity, committed: bool) -> None:
         pending = self.pending.pop(producer.id, {})
         if committed:
             self.notes |= pending
@@ -66,7 +66,7 @@ class NotebookCoordinator(Coordinator[Notebook]):
     RUN_BELOW_MIN_ISR = frozenset({"look", "note"})
 
 
-def note(name: str, text: str, producer: Producer | None = None) -> Callable[[Notebook, Turn], Outcome]:
+def note(name: str, text: str, producer: ProducerIdentity | None = None) -> Callable[[Notebook, Turn], Outcome]:
     record = StoredRecord(OffsetCommitKey(group_id=name), OffsetCommitValue(metadata=text))
     return lambda notebook, turn: Outcome([record], [Reply(turn.ticket, f"noted {text}")], producer)
 
@@ -450,9 +450,9 @@ def test_transactions_end_in_log_and_machine_together() -> None:
 
     async def script(machine: Machine) -> None:
         coordinator = coordinator_of(machine)
-        await coordinator.run("note", "a", note("a", "one", Producer(5, 0)))
-        await coordinator.run("note", "b", note("b", "two", Producer(6, 0)))
-        await coordinator.run("note", "c", note("c", "open", Producer(7, 0)))
+        await coordinator.run("note", "a", note("a", "one", ProducerIdentity(5, 0)))
+        await coordinator.run("note", "b", note("b", "two", ProducerIdentity(6, 0)))
+        await coordinator.run("note", "c", note("c", "open", ProducerIdentity(7, 0)))
         assert await coordinator.run("look", "a", look("a")) is None
         assert coordinator.end_transaction(0, TransactionMarker(5, 0, True, 1)) is None
         assert coordinator.end_transaction(0, TransactionMarker(6, 0, False, 1)) is None

@@ -7,8 +7,8 @@ from random import Random
 from typing import Any
 
 from ottla.broker.node import Node
-from ottla.coordinators.machine import Outcome, Producer
-from ottla.coordinators.transactions.admission import Admission, TransactionVerification
+from ottla.coordinators.machine import Outcome, ProducerIdentity
+from ottla.coordinators.transactions.admission import TransactionAdmission, TransactionVerification
 from ottla.coordinators.transactions.machine import AbortWithFreshId, TransactionMachine, WriteMarkers
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records import batch
@@ -19,7 +19,7 @@ from tests.simulation import admin
 from tests.simulation.loop import simulate
 from tests.simulation.world import Machine, World
 
-PRODUCER = Producer(7, 0)
+PRODUCER = ProducerIdentity(7, 0)
 NOW = 1_000
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -40,7 +40,7 @@ def play(script: Callable[[Machine, Node], Awaitable[None]], *topics: str) -> No
     simulate(main())
 
 
-def write(partition: Partition, producer: Producer = PRODUCER) -> None:
+def write(partition: Partition, producer: ProducerIdentity = PRODUCER) -> None:
     data = batch.encode(
         [(None, b"x", (), NOW)],
         producer_id=producer.id,
@@ -52,7 +52,7 @@ def write(partition: Partition, producer: Producer = PRODUCER) -> None:
 
 
 def errand(*partitions: TopicPartition, epoch: int = 1, version: int = 2) -> WriteMarkers:
-    return WriteMarkers("x", Producer(PRODUCER.id, epoch), True, frozenset(partitions), version)
+    return WriteMarkers("x", ProducerIdentity(PRODUCER.id, epoch), True, frozenset(partitions), version)
 
 
 async def perform(node: Node, errand: WriteMarkers | AbortWithFreshId, epoch: int) -> Any:
@@ -120,7 +120,7 @@ def test_a_newer_coordinator_ends_the_errand_of_an_older_one() -> None:
 def test_a_partition_with_a_newer_epoch_does_not_delay_the_errand() -> None:
     async def script(machine: Machine, node: Node) -> None:
         partition = node.replicas.get("t", 0)
-        write(partition, Producer(PRODUCER.id, 5))
+        write(partition, ProducerIdentity(PRODUCER.id, 5))
         assert await perform(node, errand(T0), 0) is not None
         assert is_open(partition, PRODUCER.id, 5)
 
@@ -148,7 +148,9 @@ def test_an_overdue_transaction_gets_a_new_producer_id() -> None:
         asked: list[int] = []
 
         class Machine(TransactionMachine):
-            def abort_overdue(self, transactional_id: str, producer: Producer, turn: Any, fresh_id: int) -> Outcome:
+            def abort_overdue(
+                self, transactional_id: str, producer: ProducerIdentity, turn: Any, fresh_id: int
+            ) -> Outcome:
                 asked.append(fresh_id)
                 return Outcome()
 
@@ -190,7 +192,7 @@ def test_a_transaction_that_ends_while_it_is_verified_is_verified_again() -> Non
                 append_marker(partition, marker, NOW)
 
         coordinator: Any = Coordinator(frozenset(), frozenset({T0}), meanwhile=end_once)
-        refused = await Admission(node.transactions, coordinator).admit(
+        refused = await TransactionAdmission(node.transactions, coordinator).admit(
             "x", PRODUCER, [partition], TransactionVerification.VERIFY_WITHOUT_ABORTABLE
         )
         assert [error.code for error in refused.values()] == [ErrorCode.INVALID_TXN_STATE]
@@ -207,14 +209,14 @@ def test_adding_a_partition_waits_briefly_for_the_last_markers() -> None:
         coordinator: Any = Coordinator(busy, busy, None)
         began = asyncio.get_running_loop().time()
         assert (
-            await Admission(node.transactions, coordinator).admit(
+            await TransactionAdmission(node.transactions, coordinator).admit(
                 "x", PRODUCER, [partition], TransactionVerification.ADD_PARTITION
             )
             == {}
         )
         assert asyncio.get_running_loop().time() - began < 0.02
         coordinator = Coordinator(*[busy] * 20)
-        refused = await Admission(node.transactions, coordinator).admit(
+        refused = await TransactionAdmission(node.transactions, coordinator).admit(
             "x", PRODUCER, [partition], TransactionVerification.ADD_PARTITION
         )
         assert refused[partition].code is ErrorCode.CONCURRENT_TRANSACTIONS
@@ -249,7 +251,9 @@ def test_every_refusal_has_an_error_code_that_the_client_knows() -> None:
             (ErrorCode.NOT_COORDINATOR, TransactionVerification.VERIFY, ErrorCode.NOT_ENOUGH_REPLICAS),
         ):
             coordinator: Any = Coordinator(KafkaError(code))
-            refused = await Admission(node.transactions, coordinator).admit("x", PRODUCER, [partition], verification)
+            refused = await TransactionAdmission(node.transactions, coordinator).admit(
+                "x", PRODUCER, [partition], verification
+            )
             assert refused[partition].code is told
 
     play(script)
@@ -261,7 +265,7 @@ def test_a_partition_of_the_open_transaction_is_not_verified_again() -> None:
         write(partition)
         nobody: Any = Coordinator()
         assert (
-            await Admission(node.transactions, nobody).admit(
+            await TransactionAdmission(node.transactions, nobody).admit(
                 "x", PRODUCER, [partition], TransactionVerification.VERIFY_WITHOUT_ABORTABLE
             )
             == {}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.broker import Broker
-from ottla.cluster.quotas import Alteration, alter_quotas, make_entity
+from ottla.cluster.quotas import QuotaAlteration, alter_quotas, make_entity
 from ottla.cluster.topics import NewTopic, create_topic
 from ottla.config import BrokerConfig, Listener
 from ottla.errors import ErrorCode
@@ -63,7 +63,7 @@ class World:
         await node.metadata.change(lambda image: create_topic(image, topic, node.config, Random(2)))
 
     async def set_quota(self, entity: list[tuple[str, str | None]], **values: float | None) -> None:
-        asked = [Alteration(make_entity(entity), values)]
+        asked = [QuotaAlteration(make_entity(entity), values)]
         assert await self.broker.node.metadata.change(lambda image: alter_quotas(image, asked)) == [None]
 
     async def connect(self, client_id: str) -> "Client":

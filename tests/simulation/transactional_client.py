@@ -6,7 +6,7 @@ It repeats each request until it knows the result, or until the broker says that
 import asyncio
 from typing import Any
 
-from ottla.coordinators.machine import Producer
+from ottla.coordinators.machine import ProducerIdentity
 from ottla.errors import ErrorCode
 from ottla.records.batch import encode, headers
 from ottla.topic_partition import TopicPartition
@@ -27,7 +27,7 @@ from tests.scenarios.transactional_producer import select_visible_values
 from tests.simulation.channel import Channel
 from tests.simulation.world import Machine
 
-NOBODY = Producer(-1, -1)
+NOBODY = ProducerIdentity(-1, -1)
 READ_COMMITTED = 1
 PAUSE_S = 0.02
 
@@ -67,9 +67,9 @@ class TransactionalClient:
         """Become the owner of the transactional id. The broker aborts the transaction that is open."""
         request = InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=self._timeout_ms)
         answer = await self.ask(request, 5)
-        self._become(Producer(answer.producer_id, answer.producer_epoch))
+        self._become(ProducerIdentity(answer.producer_id, answer.producer_epoch))
 
-    def _become(self, producer: Producer) -> None:
+    def _become(self, producer: ProducerIdentity) -> None:
         if producer != self.producer:
             self._sequences.clear()
         self.producer = producer
@@ -130,7 +130,7 @@ class TransactionalClient:
     async def end(self, *, committed: bool) -> None:
         answer = await self.ask(EndTxnRequest(**self._named, committed=committed), 5 if self.is_new else 4)
         if self.is_new:
-            self._become(Producer(answer.producer_id, answer.producer_epoch))
+            self._become(ProducerIdentity(answer.producer_id, answer.producer_epoch))
 
     # Looking
 

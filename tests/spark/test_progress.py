@@ -10,7 +10,7 @@ import pytest
 import ottla.spark
 from ottla.cli import main
 from ottla.client.client import Client
-from ottla.spark.progress import GroupOffsets, parse_topic_offsets
+from ottla.spark.progress import GroupCommitter, parse_topic_offsets
 from ottla.testing import LocalBroker
 from tests.patience import PATIENCE_S
 from tests.spark.topics import committed, send, stream
@@ -29,7 +29,7 @@ def test_the_end_of_a_batch_is_committed(broker: LocalBroker) -> None:
     broker.create_topic("seen", partitions=2)
     broker.create_topic("other")
     client = Client({"bootstrap.servers": broker.bootstrap})
-    listener = GroupOffsets(client, "watchers", "mine", frozenset({"seen"}))
+    listener = GroupCommitter(client, "watchers", "mine", frozenset({"seen"}))
     listener.onQueryProgress(progress("another", '{"seen": {"0": 9, "1": 9}}'))
     listener.onQueryProgress(progress("mine", '{"seen": {"0": 3, "1": 5}}', '{"other": {"0": 1}}', "17", '{"path": 3}'))
     assert committed(broker, "watchers", "seen", 2) == [3, 5]
@@ -39,7 +39,7 @@ def test_the_end_of_a_batch_is_committed(broker: LocalBroker) -> None:
 
 def test_a_failed_commit_does_not_stop_a_query(broker: LocalBroker) -> None:
     client = Client({"bootstrap.servers": "127.0.0.1:1", "default.api.timeout.ms": "50"})
-    GroupOffsets(client, "watchers", "mine", None).onQueryProgress(progress("mine", '{"seen": {"0": 3}}'))
+    GroupCommitter(client, "watchers", "mine", None).onQueryProgress(progress("mine", '{"seen": {"0": 3}}'))
 
 
 def test_a_session_has_its_listener_once(spark: "SparkSession") -> None:

@@ -20,7 +20,7 @@ from ottla.cluster.registration import BrokerRegistration, become_controller, re
 from ottla.cluster.topics import CLUSTER_METADATA
 from ottla.config import BrokerConfig
 from ottla.replication.assembly import Replication
-from ottla.storage.directories import DataDirectory, DirectoryError, Identity
+from ottla.storage.directories import DataDirectory, DirectoryError, DirectoryIdentity
 from ottla.storage.files import Disk
 from ottla.system.background import Job
 
@@ -38,7 +38,7 @@ class Alone:
         self._doors = doors
         self._read_only = read_only
         self._directories: Sequence[DataDirectory] = ()
-        self._identity: Identity
+        self._identity: DirectoryIdentity
         self._log: EmbeddedLog | None = None
         self._metadata: Metadata | None = None
 
@@ -69,7 +69,7 @@ class Alone:
             await self._adopt_topics(metadata, config.node_id)
         return metadata
 
-    def _claim(self, node_id: int) -> Identity:
+    def _claim(self, node_id: int) -> DirectoryIdentity:
         """Write the ids of the cluster and of this broker to all data directories. A new cluster gets a random id."""
         random = self._doors.random
         known = next((directory.identity for directory in self._directories if directory.identity), None)

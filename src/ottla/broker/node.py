@@ -13,7 +13,7 @@ from ottla.cluster.producer_ids import ProducerIds
 from ottla.cluster.withdrawal import withdraw
 from ottla.config import BrokerConfig
 from ottla.coordinators.groups.coordinator import GroupCoordinator
-from ottla.coordinators.transactions.admission import Admission
+from ottla.coordinators.transactions.admission import TransactionAdmission
 from ottla.coordinators.transactions.coordinator import TransactionCoordinator
 from ottla.coordinators.transactions.peers import LocalMarkers
 from ottla.observability.metrics import RequestMeters
@@ -48,7 +48,7 @@ class Node:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     markers: LocalMarkers
-    admission: Admission
+    admission: TransactionAdmission
     quotas: Quotas
     telemetry: "Telemetry | None"
     """Metrics that clients push. None: there is no metrics page that could show them."""

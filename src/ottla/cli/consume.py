@@ -21,7 +21,7 @@ from ottla.cli.escapes import typed_bytes, unescaped
 from ottla.cli.numbers import parse_count, parse_offset, parse_partition
 from ottla.cli.offset_ranges import READ_COMMITTED, READ_UNCOMMITTED, ranges_of
 from ottla.cli.output import counted
-from ottla.cli.progress import Progress
+from ottla.cli.progress import ProgressLine
 from ottla.cli.record_output import Writer, writer_of
 from ottla.cli.registries import Decoder, add_registry_argument, open_registry
 from ottla.cli.topic_reader import Reader, TopicReader
@@ -211,7 +211,7 @@ def _print_records(
 ) -> None:
     """Print these records, and then those that are left to read."""
     total = reader.offsets if isinstance(reader, TopicReader) else None
-    with Progress("consume", total, is_shown=is_bounded_copy(options)) as progress:
+    with ProgressLine("consume", total, is_shown=is_bounded_copy(options)) as progress:
         _print_each(reader, messages, options, wanted, writer, decode, progress)
 
 
@@ -230,7 +230,7 @@ def _print_each(
     wanted: Filter,
     writer: Writer,
     decode: "Callable[[Message], Message] | None",
-    progress: Progress,
+    progress: ProgressLine,
 ) -> None:
     left: int | None = options.count
     read = 0

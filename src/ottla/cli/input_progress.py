@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import BinaryIO, Self
 
 from ottla.cli.output import counted
-from ottla.cli.progress import Progress, is_watched
+from ottla.cli.progress import ProgressLine, is_watched
 
 STANDARD_INPUT = "-"
 
@@ -17,7 +17,7 @@ class InputProgress:
 
     def __init__(self, names: Sequence[str], *, is_shown: bool) -> None:
         total = measure_files(names) if is_shown and is_watched() else None
-        self._bar = Progress("produce", total, is_shown=bool(total))
+        self._bar = ProgressLine("produce", total, is_shown=bool(total))
         self._file: BinaryIO | None = None
         self._before = 0
         """The bytes of the files that were read to their ends."""

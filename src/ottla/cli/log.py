@@ -51,13 +51,13 @@ def run(options: argparse.Namespace) -> int:
 def _verify(options: argparse.Namespace) -> int:
     from ottla.cli.log_progress import WatchedDisk, measure_segments
     from ottla.cli.log_verification import Report, verify_path
-    from ottla.cli.progress import Progress
+    from ottla.cli.progress import ProgressLine
     from ottla.storage.verification import Problem
 
     logs.configure(sys.stderr, "error")  # this command reports repairs itself, so recovery logs only errors
     report = Report()
     as_text = options.format != JSON
-    with Progress("verify", measure_segments(options.paths)) as progress:
+    with ProgressLine("verify", measure_segments(options.paths)) as progress:
 
         def show_problem(problem: Problem) -> None:
             progress.clear()

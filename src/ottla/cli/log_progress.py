@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable
 
-from ottla.cli.progress import Progress, is_watched
+from ottla.cli.progress import ProgressLine, is_watched
 from ottla.storage import names
 from ottla.storage.files import RealDisk, RealFile
 
@@ -24,7 +24,7 @@ def measure_segments(paths: Iterable[str]) -> int:
 class WatchedDisk(RealDisk):
     """Shows the progress whenever a segment is opened: each is read once, from its beginning to its end."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: ProgressLine) -> None:
         super().__init__()
         self._progress = progress
         self._done = 0

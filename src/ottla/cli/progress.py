@@ -25,7 +25,7 @@ def is_watched() -> bool:
     return sys.stderr.isatty() and os.environ.get("TERM", "") != "dumb"
 
 
-class Progress:
+class ProgressLine:
     """Used as a context manager around the work. `show` is cheap enough to be called for every piece of it."""
 
     def __init__(self, what: str, total: float | None = None, *, is_shown: bool = True) -> None:

@@ -10,7 +10,7 @@ from random import Random
 
 from ottla.cluster import znodes
 from ottla.cluster.connection import StoreConnection
-from ottla.cluster.store import Create, NodeExists, Session, SetData, Store, StoreError, StoreUnavailable
+from ottla.cluster.store import Create, NodeExists, SetData, Store, StoreError, StoreSession, StoreUnavailable
 
 ATTEMPTS = 20
 
@@ -29,7 +29,7 @@ async def generate_broker_id(store: Store, reserved_max: int, random: Random) ->
     raise StoreUnavailable("no number for this broker could be taken: give it one (--node-id)")
 
 
-async def keep_broker_ids(session: Session, broker_ids: Iterable[int]) -> None:
+async def keep_broker_ids(session: StoreSession, broker_ids: Iterable[int]) -> None:
     """In a store that is written again, let the numbers of these brokers not be given to others."""
     with suppress(NodeExists):
         await session.commit([Create(znodes.BROKER_IDS)])
@@ -38,7 +38,7 @@ async def keep_broker_ids(session: Session, broker_ids: Iterable[int]) -> None:
     await session.commit([SetData(znodes.BROKER_IDS, b"%d" % largest, node.version)])
 
 
-async def _take_next(session: Session, reserved_max: int) -> int:
+async def _take_next(session: StoreSession, reserved_max: int) -> int:
     for path in (znodes.ROOT, znodes.BROKER_IDS):
         with suppress(NodeExists):
             await session.commit([Create(path)])

@@ -78,7 +78,7 @@ class _Pending:
 
 
 @dataclass(slots=True)
-class _Draft:
+class _EntryDraft:
     """An entry in the making: what was decided for whom, and the image after all of it."""
 
     before: Image
@@ -198,9 +198,9 @@ class ChangeQueue:
             self.elections.count_duration(asyncio.get_running_loop().time() - requested_s)
         self._answer(draft)
 
-    def _decide(self, decisions_max: int = DECISIONS_PER_ENTRY) -> _Draft:
+    def _decide(self, decisions_max: int = DECISIONS_PER_ENTRY) -> _EntryDraft:
         before = self._keeper.image
-        draft = _Draft(before, before)
+        draft = _EntryDraft(before, before)
         for pending in list(self._pending)[:decisions_max]:
             if pending.future.done():
                 continue
@@ -221,7 +221,7 @@ class ChangeQueue:
                 break
         return draft
 
-    def _add(self, draft: _Draft, image: Image, changes: Sequence[Change]) -> bool:
+    def _add(self, draft: _EntryDraft, image: Image, changes: Sequence[Change]) -> bool:
         """Add changes to the entry. Returns False if they need the next one."""
         size = len(encode(changes))
         if size > ENTRY_BYTES_MAX:
@@ -238,7 +238,7 @@ class ChangeQueue:
         draft.merged += 1
         return True
 
-    def _answer(self, draft: _Draft) -> None:
+    def _answer(self, draft: _EntryDraft) -> None:
         for pending, result, error in draft.outcomes:
             if pending.future.done():
                 continue
@@ -247,7 +247,7 @@ class ChangeQueue:
             else:
                 pending.future.set_exception(error)
 
-    def _refuse(self, draft: _Draft, error: Exception) -> None:
+    def _refuse(self, draft: _EntryDraft, error: Exception) -> None:
         for pending, _, _ in draft.outcomes:
             if not pending.future.done():
                 pending.future.set_exception(error)

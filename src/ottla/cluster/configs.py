@@ -47,14 +47,14 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-class Alteration(NamedTuple):
+class ConfigAlteration(NamedTuple):
     name: str
     operation: int
     value: str | None = None
 
 
 def alter_topic(
-    image: Image, name: str, alterations: Sequence[Alteration], config: BrokerConfig, *, replace: bool = False
+    image: Image, name: str, alterations: Sequence[ConfigAlteration], config: BrokerConfig, *, replace: bool = False
 ) -> Decision[None]:
     """Change single settings of a topic, or (`replace`) replace all its settings by these."""
     if not name:
@@ -69,7 +69,7 @@ def alter_topic(
 
 
 def alter_brokers(
-    image: Image, name: str, alterations: Sequence[Alteration], config: BrokerConfig, *, replace: bool = False
+    image: Image, name: str, alterations: Sequence[ConfigAlteration], config: BrokerConfig, *, replace: bool = False
 ) -> Decision[None]:
     """Like `alter_topic`, for the broker with this `config` or for all brokers."""
     check_broker(name, config.node_id)
@@ -138,7 +138,7 @@ def _decrypt(stored: Mapping[str, str], broker: str, config: BrokerConfig) -> Ma
 
 
 def alter_group(
-    image: Image, name: str, alterations: Sequence[Alteration], config: BrokerConfig, *, replace: bool = False
+    image: Image, name: str, alterations: Sequence[ConfigAlteration], config: BrokerConfig, *, replace: bool = False
 ) -> Decision[None]:
     """Like `alter_topic`, for a group, within the limits that the broker sets for groups."""
     if not name:
@@ -154,7 +154,7 @@ def alter_group(
 
 
 def alter_client_metrics(
-    image: Image, name: str, alterations: Sequence[Alteration], config: BrokerConfig, *, replace: bool = False
+    image: Image, name: str, alterations: Sequence[ConfigAlteration], config: BrokerConfig, *, replace: bool = False
 ) -> Decision[None]:
     """Like `alter_topic`, for a subscription to client metrics. It exists as long as it has settings."""
     if not name:
@@ -234,7 +234,7 @@ def check_broker(name: str, broker_id: int) -> None:
 
 
 def _alter(
-    before: Mapping[str, str], alterations: Sequence[Alteration], table: Table, effective: Settings
+    before: Mapping[str, str], alterations: Sequence[ConfigAlteration], table: Table, effective: Settings
 ) -> dict[str, str]:
     if len({alteration.name for alteration in alterations}) != len(alterations):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a setting is named more than once")

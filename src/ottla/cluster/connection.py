@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from random import Random
 
-from ottla.cluster.store import Disconnected, Session, SessionExpired, SessionState, Store, StoreError
+from ottla.cluster.store import Disconnected, SessionExpired, SessionState, Store, StoreError, StoreSession
 
 BACKOFF_S = 0.1
 BACKOFF_DOUBLINGS_MAX = 5
@@ -19,7 +19,7 @@ class StoreConnection:
     def __init__(self, store: Store, random: Random) -> None:
         self._store = store
         self._random = random
-        self._session: Session | None = None
+        self._session: StoreSession | None = None
         self._listeners: list[Callable[[SessionState], None]] = []
         self._waiters: list[asyncio.Future[None]] = []
         self._reopening: asyncio.Task[None] | None = None
@@ -41,7 +41,7 @@ class StoreConnection:
         """Open the first session. StoreUnavailable if the store cannot be reached."""
         await self._open()
 
-    def require(self) -> Session:
+    def require(self) -> StoreSession:
         """The session, if it has a connection."""
         session = self._session
         if session is None or session.state is SessionState.SUSPENDED:
@@ -50,7 +50,7 @@ class StoreConnection:
             raise SessionExpired("the session is over")
         return session
 
-    async def wait_until_connected(self) -> Session:
+    async def wait_until_connected(self) -> StoreSession:
         """The session, as soon as it has a connection. Waits without end while the store is away."""
         while not self.is_connected:
             if self._is_closed:
@@ -72,7 +72,7 @@ class StoreConnection:
         if session is not None:
             session.abandon()
 
-    def _stop(self) -> Session | None:
+    def _stop(self) -> StoreSession | None:
         self._is_closed = True
         self._listeners.clear()
         if self._reopening is not None:
@@ -81,7 +81,7 @@ class StoreConnection:
         return self._session
 
     async def _open(self) -> None:
-        opened: list[Session] = []
+        opened: list[StoreSession] = []
 
         def hear(state: SessionState) -> None:
             if opened and opened[0] is self._session:

@@ -25,7 +25,7 @@ from ottla.cluster.metadata_files import (
 )
 from ottla.cluster.metadata_log import Entry, LogBehind
 from ottla.cluster.shared_snapshots import delete_nodes
-from ottla.cluster.store import Create, NodeExists, Session, SetData, Store, StoreUnavailable
+from ottla.cluster.store import Create, NodeExists, SetData, Store, StoreSession, StoreUnavailable
 from ottla.cluster.znodes import SnapshotPointer
 from ottla.storage.files import Disk
 from ottla.storage.names import LOG, path
@@ -227,12 +227,12 @@ async def restore_store(store: Store, image: Image) -> int:
         await session.close()
 
 
-async def _create(session: Session, node: str, data: bytes) -> None:
+async def _create(session: StoreSession, node: str, data: bytes) -> None:
     with suppress(NodeExists):
         await session.commit([Create(node, data)])
 
 
-async def _put(session: Session, node: str, data: bytes) -> None:
+async def _put(session: StoreSession, node: str, data: bytes) -> None:
     """Create a node, or replace what an attempt has left that did not finish."""
     try:
         await session.commit([Create(node, data)])

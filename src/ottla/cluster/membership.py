@@ -20,7 +20,16 @@ from ottla.cluster.metadata import Decision, Metadata
 from ottla.cluster.metadata_log import LogUnavailable
 from ottla.cluster.registration import BrokerRegistration, register_broker
 from ottla.cluster.shared_log import SharedLog
-from ottla.cluster.store import Create, NodeExists, NoNode, Session, SessionState, Store, StoreError, StoreUnavailable
+from ottla.cluster.store import (
+    Create,
+    NodeExists,
+    NoNode,
+    SessionState,
+    Store,
+    StoreError,
+    StoreSession,
+    StoreUnavailable,
+)
 from ottla.errors import ErrorCode, KafkaError
 from ottla.system.threads import Offload
 
@@ -162,7 +171,7 @@ class Membership:
                 raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, message)
             await asyncio.sleep(PREDECESSOR_POLL_S)
 
-    async def _is_own(self, session: Session, path: str, epoch: int) -> bool:
+    async def _is_own(self, session: StoreSession, path: str, epoch: int) -> bool:
         """Whether an alive node is from this process, or from an earlier one with the same data directories."""
         try:
             node = await session.get(path)
@@ -204,12 +213,12 @@ def _newest(names: Sequence[str]) -> dict[int, int]:
     return alive
 
 
-async def _create_layout(session: Session) -> None:
+async def _create_layout(session: StoreSession) -> None:
     for path in znodes.LAYOUT:
         await _create(session, path, b"")
     await _create(session, znodes.HEAD, znodes.encode_head(0))
 
 
-async def _create(session: Session, path: str, data: bytes) -> None:
+async def _create(session: StoreSession, path: str, data: bytes) -> None:
     with contextlib.suppress(NodeExists):
         await session.commit([Create(path, data)])

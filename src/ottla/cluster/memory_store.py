@@ -25,10 +25,10 @@ from ottla.cluster.store import (
     Disconnected,
     NodeData,
     Operation,
-    Session,
     SessionExpired,
     SessionState,
     StoreError,
+    StoreSession,
     StoreUnavailable,
     Watch,
 )
@@ -238,7 +238,7 @@ class MemoryClient:
         self._store = store
         self._name = name
 
-    async def open(self, on_state: Callable[[SessionState], None]) -> Session:
+    async def open(self, on_state: Callable[[SessionState], None]) -> StoreSession:
         fate = self._store.fate
         if fate is not None:
             await asyncio.sleep(fate(self._name, "open", ()).request_s)
@@ -248,7 +248,7 @@ class MemoryClient:
 
 
 class MemorySession:
-    """A `Session`. `heard_s`, the watches and `post` belong to the store and are used under its lock."""
+    """A `StoreSession`. `heard_s`, the watches and `post` belong to the store and are used under its lock."""
 
     def __init__(self, store: MemoryStore, name: str, on_state: Callable[[SessionState], None]) -> None:
         self.name = name

@@ -43,7 +43,7 @@ NAME_BYTES_MAX = (1 << 15) - 1
 """The protocol has no longer strings before its flexible versions."""
 
 
-class Alteration(NamedTuple):
+class QuotaAlteration(NamedTuple):
     """New values of one entity. None removes a value."""
 
     entity: Entity
@@ -62,7 +62,7 @@ def make_entity(names: Iterable[tuple[str, str | None]]) -> Entity:
     return tuple(QuotaName(kind, name) for kind, name in sorted(dict(names).items()))
 
 
-def alter_quotas(image: Image, alterations: Sequence[Alteration]) -> Decision[list[KafkaError | None]]:
+def alter_quotas(image: Image, alterations: Sequence[QuotaAlteration]) -> Decision[list[KafkaError | None]]:
     """Change quotas. Entities are independent: the result has None or an error for each."""
     changes: list[SetQuota] = []
     results: list[KafkaError | None] = []

@@ -31,10 +31,10 @@ from ottla.cluster.store import (
     NodeExists,
     NoNode,
     Operation,
-    Session,
     SessionState,
     SetData,
     StoreError,
+    StoreSession,
 )
 from ottla.system.threads import Offload
 
@@ -234,7 +234,7 @@ class SharedLog:
                 return
             raise Conflict(f"version {version} was taken by another entry")
 
-    async def _take_version(self, session: Session, version: int, head: _Head) -> None:
+    async def _take_version(self, session: StoreSession, version: int, head: _Head) -> None:
         """Append an empty entry, so that an append of the same version that is still under way cannot be applied."""
         await session.commit(
             [
@@ -244,20 +244,20 @@ class SharedLog:
         )
         self._advance(_Head(version, head.node_version + 1))
 
-    async def _reach(self, ask: Callable[[Session], Awaitable[T]]) -> tuple[Session, T]:
+    async def _reach(self, ask: Callable[[StoreSession], Awaitable[T]]) -> tuple[StoreSession, T]:
         try:
             session = self._connection.require()
             return session, await ask(session)
         except StoreError as error:
             raise LogUnavailable(str(error)) from None
 
-    async def _read_head(self, session: Session, newest: bool) -> _Head:
+    async def _read_head(self, session: StoreSession, newest: bool) -> _Head:
         if newest:
             _, head = await asyncio.gather(session.sync(), self._get_head(session))
             return head
         return await self._get_head(session)
 
-    async def _get_head(self, session: Session) -> _Head:
+    async def _get_head(self, session: StoreSession) -> _Head:
         node = await session.get(znodes.HEAD)
         head = _Head(znodes.decode_head(node.data), node.version)
         self._advance(head)
@@ -287,7 +287,7 @@ class SharedLog:
             self._alive = self._controller = None
         self._growth.set()
 
-    async def _read_entries(self, session: Session, after: int, head: int, must_jump: bool) -> list[Entry]:
+    async def _read_entries(self, session: StoreSession, after: int, head: int, must_jump: bool) -> list[Entry]:
         entries: list[Entry] = []
         snapshot = await self._snapshots.read(session, after, head, must_jump)
         if snapshot is not None:

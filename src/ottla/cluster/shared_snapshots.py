@@ -14,7 +14,7 @@ from ottla.cluster.connection import StoreConnection
 from ottla.cluster.image import Image
 from ottla.cluster.metadata_files import split
 from ottla.cluster.metadata_log import Entry
-from ottla.cluster.store import Check, Create, Delete, NodeExists, NoNode, Session, SetData
+from ottla.cluster.store import Check, Create, Delete, NodeExists, NoNode, SetData, StoreSession
 from ottla.cluster.znodes import SnapshotPointer
 from ottla.system.threads import Offload
 
@@ -48,7 +48,7 @@ class SharedSnapshots:
     def wants_snapshot(self) -> bool:
         return self._entries >= SNAPSHOT_ENTRIES or self._bytes >= max(SNAPSHOT_BYTES, self._size)
 
-    async def read(self, session: Session, after: int, head: int, must: bool) -> Entry | None:
+    async def read(self, session: StoreSession, after: int, head: int, must: bool) -> Entry | None:
         """The newest snapshot, if a reader at version `after` should or `must` start from it."""
         if after >= head or (after and not must and head - after < WORTH_A_JUMP):
             return None
@@ -87,7 +87,7 @@ class SharedSnapshots:
         await self._remove_covered(session, controller, pointer, node.version + 1)
 
     async def _remove_covered(
-        self, session: Session, controller: str, pointer: SnapshotPointer, pointer_version: int
+        self, session: StoreSession, controller: str, pointer: SnapshotPointer, pointer_version: int
     ) -> None:
         if len(pointer.snapshots) == KEPT:
             # The pointer names the first entry before the deletion starts, so that no reader looks for a deleted one.
@@ -113,7 +113,7 @@ def _decode_parts(parts: list[bytes]) -> tuple[Change, ...]:
     return tuple(change for part in parts for change in decode(part))
 
 
-async def _prepare(session: Session, controller: str, path: str) -> None:
+async def _prepare(session: StoreSession, controller: str, path: str) -> None:
     """Create the node of a snapshot, without the parts that a controller may have left when it died."""
     try:
         await session.commit([Check(controller), Create(path)])
@@ -121,7 +121,7 @@ async def _prepare(session: Session, controller: str, path: str) -> None:
         await delete_nodes(session, [f"{path}/{part}" for part in await session.children(path)])
 
 
-async def delete_nodes(session: Session, paths: list[str]) -> None:
+async def delete_nodes(session: StoreSession, paths: list[str]) -> None:
     """Delete nodes, some of which may be gone already."""
     try:
         await session.commit([Delete(path) for path in paths])

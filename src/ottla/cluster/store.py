@@ -117,7 +117,7 @@ class SessionState(Enum):
     CLOSED = "closed"
 
 
-class Session(Protocol):
+class StoreSession(Protocol):
     """A session. All methods and callbacks belong to the event loop that opened it.
 
     Operations are applied in the order in which they were called, also if the caller does not wait in between. Each of
@@ -157,5 +157,5 @@ class Session(Protocol):
 class Store(Protocol):
     """A store that can be reached, or not."""
 
-    async def open(self, on_state: Callable[[SessionState], None]) -> Session:
+    async def open(self, on_state: Callable[[SessionState], None]) -> StoreSession:
         """Open a new session. `on_state` is told of every later change of its state. StoreUnavailable on failure."""

@@ -35,11 +35,11 @@ from ottla.cluster.store import (
     NotAllowed,
     NotEmpty,
     Operation,
-    Session,
     SessionExpired,
     SessionState,
     SetData,
     StoreError,
+    StoreSession,
     StoreUnavailable,
     Watch,
 )
@@ -113,7 +113,7 @@ class ZooKeeper:
         self._owner = _own(credentials) if protect_nodes and credentials else None
         self._tls = tls
 
-    async def open(self, on_state: Callable[[SessionState], None]) -> Session:
+    async def open(self, on_state: Callable[[SessionState], None]) -> StoreSession:
         session = ZooKeeperSession(self._new_client, self._root, on_state)
         try:
             async with asyncio.timeout(self._connection_timeout_s):
@@ -185,7 +185,7 @@ class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class ZooKeeperSession:
-    """A `Session`. Its methods run on the event loop; a thread of its own is the watchdog and stops kazoo."""
+    """A `StoreSession`. Its methods run on the event loop; a thread of its own is the watchdog and stops kazoo."""
 
     def __init__(
         self, new_client: Callable[[_LoopHandler], Any], root: str, on_state: Callable[[SessionState], None]

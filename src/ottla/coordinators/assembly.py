@@ -14,7 +14,7 @@ from ottla.coordinators.groups.coordinator import GroupCoordinator
 from ottla.coordinators.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.coordinators.machine import Meters
 from ottla.coordinators.runtime import CoordinatorContext
-from ottla.coordinators.transactions.admission import Admission
+from ottla.coordinators.transactions.admission import TransactionAdmission
 from ottla.coordinators.transactions.coordinator import TransactionCoordinator
 from ottla.coordinators.transactions.errands import TransactionErrands
 from ottla.coordinators.transactions.peers import LocalCoordinator, LocalMarkers
@@ -66,7 +66,7 @@ class Coordinators:
         local = LocalCoordinator(broker_id, self.transactions)
         if peers is not None:
             self._remote_coordinators = remote_peers.ClusterCoordinators(broker_id, local, peers, config)
-        self.admission = Admission(self.transactions, self._remote_coordinators or local)
+        self.admission = TransactionAdmission(self.transactions, self._remote_coordinators or local)
 
     def follow(self, image: Image) -> None:
         """Coordinate every partition of the internal topics that this broker leads."""

@@ -77,7 +77,7 @@ class StoredRecord(NamedTuple):
     value: Message | None
 
 
-class Producer(NamedTuple):
+class ProducerIdentity(NamedTuple):
     """A producer id and its epoch: the identity under which a transaction runs."""
 
     id: int
@@ -96,7 +96,7 @@ class Outcome(NamedTuple):
 
     records: Sequence[StoredRecord] = ()
     replies: Sequence[Reply] = ()
-    producer: Producer | None = None
+    producer: ProducerIdentity | None = None
     """The records are part of this producer's open transaction: they take effect with its commit marker."""
     may_be_refused: bool = False
     """What happens if the log refuses the records as too large. True: the requests fail and the machine goes on. False:
@@ -113,7 +113,7 @@ class Outcome(NamedTuple):
         turn: Turn,
         response: Any,
         records: Sequence[StoredRecord] = (),
-        producer: Producer | None = None,
+        producer: ProducerIdentity | None = None,
         may_be_refused: bool = False,
     ) -> "Outcome":
         """The usual outcome: the request of this turn gets its reply once the records, if any, are committed."""
@@ -144,10 +144,10 @@ NOTHING = Outcome()
 class Machine(Protocol):
     """The state of one partition of an internal topic."""
 
-    def replay(self, record: StoredRecord, written_ms: int, producer: Producer | None) -> None:
+    def replay(self, record: StoredRecord, written_ms: int, producer: ProducerIdentity | None) -> None:
         """Apply one record to the state. Called for every record, after its append and again when the log is loaded."""
 
-    def end_transaction(self, producer: Producer, committed: bool) -> None:
+    def end_transaction(self, producer: ProducerIdentity, committed: bool) -> None:
         """Apply a transaction marker: what the transaction left pending takes effect if committed, else is dropped."""
 
     def finish_loading(self, turn: Turn) -> Outcome:

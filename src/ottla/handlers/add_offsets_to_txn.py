@@ -6,7 +6,7 @@ Versions: 2 PRODUCER_FENCED; 3 flexible; 4 TRANSACTION_ABORTABLE.
 from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.cluster.topics import CONSUMER_OFFSETS
-from ottla.coordinators.machine import Producer
+from ottla.coordinators.machine import ProducerIdentity
 from ottla.coordinators.transactions.admission import wait_for_last_transaction
 from ottla.errors import ErrorCode, KafkaError
 from ottla.handlers.authorization import require
@@ -23,7 +23,7 @@ async def handle(node: Node, call: Call[AddOffsetsToTxnRequest]) -> AddOffsetsTo
     require(node, call, rights.READ_GROUP, request.group_id)
     if not request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    producer = Producer(request.producer_id, request.producer_epoch)
+    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     partition = TopicPartition(CONSUMER_OFFSETS, node.groups.partition_for(request.group_id))
     await wait_for_last_transaction(
         lambda: node.transactions.add_partitions(request.transactional_id, producer, [partition], version=0)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.cluster.topics import is_internal
-from ottla.coordinators.machine import Producer
+from ottla.coordinators.machine import ProducerIdentity
 from ottla.coordinators.transactions.admission import wait_for_last_transaction
 from ottla.coordinators.transactions.transaction import EPOCH_BUMP
 from ottla.errors import ErrorCode, KafkaError
@@ -112,7 +112,7 @@ async def add_or_verify(
     transactional_id = transaction.transactional_id
     if not transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    producer = Producer(transaction.producer_id, transaction.producer_epoch)
+    producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
     if transaction.verify_only:
         missing = await node.transactions.find_missing_partitions(transactional_id, producer, partitions)
         return dict.fromkeys(missing, ErrorCode.TRANSACTION_ABORTABLE)

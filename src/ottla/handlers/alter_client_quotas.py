@@ -8,7 +8,7 @@ from functools import partial
 
 from ottla.broker.call import Call
 from ottla.broker.node import Node
-from ottla.cluster.quotas import Alteration, Entity, alter_quotas, make_entity
+from ottla.cluster.quotas import Entity, QuotaAlteration, alter_quotas, make_entity
 from ottla.errors import ErrorCode, KafkaError
 from ottla.handlers.deadlines import Deadline
 from ottla.security import rights
@@ -26,7 +26,7 @@ REQUIRES = rights.whole(rights.ALTER_CONFIGS_OF_CLUSTER)
 async def handle(node: Node, call: Call[AlterClientQuotasRequest]) -> AlterClientQuotasResponse:
     request = call.body
     results: dict[Entity, KafkaError | None] = {}
-    wanted: list[Alteration] = []
+    wanted: list[QuotaAlteration] = []
     for entry in request.entries:
         entity = make_entity((part.entity_type, part.entity_name) for part in entry.entity)
         refusal = find_repetition(entry)
@@ -35,7 +35,7 @@ async def handle(node: Node, call: Call[AlterClientQuotasRequest]) -> AlterClien
             wanted = [each for each in wanted if each.entity != entity]
         results[entity] = refusal
         if refusal is None:
-            wanted.append(Alteration(entity, {op.key: None if op.remove else op.value for op in entry.ops}))
+            wanted.append(QuotaAlteration(entity, {op.key: None if op.remove else op.value for op in entry.ops}))
     decide = partial(alter_quotas, alterations=wanted)
     if request.validate_only:
         outcomes = decide(node.image).result

@@ -5,7 +5,7 @@ Versions: 2 flexible. Clients since 2.3 use IncrementalAlterConfigs, which does 
 
 from ottla.broker.call import Call
 from ottla.broker.node import Node
-from ottla.cluster.configs import Alteration, Operation
+from ottla.cluster.configs import ConfigAlteration, Operation
 from ottla.handlers import config_rights
 from ottla.handlers.config_changes import change_each, change_settings
 from ottla.wire.messages.alter_configs import (
@@ -23,7 +23,7 @@ async def handle(node: Node, call: Call[AlterConfigsRequest]) -> AlterConfigsRes
 
     async def replace(resource: AlterConfigsResource) -> None:
         config_rights.require_for(node, call, REQUIRES, resource.resource_type, resource.resource_name)
-        alterations = [Alteration(each.name, Operation.SET, each.value) for each in resource.configs]
+        alterations = [ConfigAlteration(each.name, Operation.SET, each.value) for each in resource.configs]
         await change_settings(node, resource, alterations, replace=True, validate_only=request.validate_only)
 
     return AlterConfigsResponse(responses=await change_each(request.resources, replace, make_response))

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from ottla.broker.node import Node
 from ottla.cluster.changes import Change, ConfigResource
 from ottla.cluster.configs import (
-    Alteration,
+    ConfigAlteration,
     alter_brokers,
     alter_client_metrics,
     alter_group,
@@ -66,7 +66,7 @@ async def change_each(
 
 
 async def change_settings(
-    node: Node, resource: Resource, alterations: list[Alteration], *, replace: bool, validate_only: bool
+    node: Node, resource: Resource, alterations: list[ConfigAlteration], *, replace: bool, validate_only: bool
 ) -> None:
     """Append the changes to the metadata log. With `replace`, settings that are not named get their default."""
     decider = DECIDERS.get(resource.resource_type)

@@ -6,7 +6,7 @@ GROUP_ID_NOT_FOUND with a message (KIP-1043), where older versions get a group i
 
 from ottla.broker.call import Call
 from ottla.broker.node import Node
-from ottla.coordinators.classic.states import State
+from ottla.coordinators.classic.states import ClassicState
 from ottla.errors import ErrorCode, KafkaError
 from ottla.handlers.authorization import list_operations, require
 from ottla.security import rights
@@ -34,7 +34,7 @@ async def describe(node: Node, call: Call[DescribeGroupsRequest], group_id: str)
     except KafkaError as error:
         if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
             return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
-        missing = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
+        missing = DescribedGroup(group_id=group_id, group_state=ClassicState.DEAD.value)
         if call.version >= NOT_FOUND_FROM:
             missing.error_code, missing.error_message = error.code, error.message
         return missing

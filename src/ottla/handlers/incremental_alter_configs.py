@@ -6,7 +6,7 @@ is in force when the answer is sent. Levels of loggers last until the broker sto
 
 from ottla.broker.call import Call
 from ottla.broker.node import Node
-from ottla.cluster.configs import ALL_BROKERS, BROKER_LOGGER, Alteration, Operation, check_broker
+from ottla.cluster.configs import ALL_BROKERS, BROKER_LOGGER, ConfigAlteration, Operation, check_broker
 from ottla.config import ConfigError, loggers
 from ottla.errors import ErrorCode, KafkaError
 from ottla.handlers import config_rights
@@ -26,7 +26,7 @@ async def handle(node: Node, call: Call[IncrementalAlterConfigsRequest]) -> Incr
 
     async def alter(resource: AlterConfigsResource) -> None:
         config_rights.require_for(node, call, REQUIRES, resource.resource_type, resource.resource_name)
-        alterations = [Alteration(each.name, each.config_operation, each.value) for each in resource.configs]
+        alterations = [ConfigAlteration(each.name, each.config_operation, each.value) for each in resource.configs]
         if resource.resource_type == BROKER_LOGGER:
             alter_loggers(node, resource.resource_name, alterations, request.validate_only)
         else:
@@ -39,7 +39,7 @@ def make_response(resource: AlterConfigsResource) -> AlterConfigsResourceRespons
     return AlterConfigsResourceResponse(resource_type=resource.resource_type, resource_name=resource.resource_name)
 
 
-def alter_loggers(node: Node, name: str, alterations: list[Alteration], validate_only: bool) -> None:
+def alter_loggers(node: Node, name: str, alterations: list[ConfigAlteration], validate_only: bool) -> None:
     if name == ALL_BROKERS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "every broker has its own loggers: name a broker")
     check_broker(name, node.broker_id)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from ottla.broker.call import Call, CloseConnection
 from ottla.broker.node import Node
 from ottla.cluster.topics import is_internal
-from ottla.coordinators.machine import Producer
+from ottla.coordinators.machine import ProducerIdentity
 from ottla.coordinators.transactions.admission import TransactionVerification
 from ottla.errors import ErrorCode, KafkaError
 from ottla.handlers.authorization import may, refusal, require
@@ -203,7 +203,9 @@ async def admit_transactional(
         return pending
     headers = [each.header for each in pending]
     partitions = [each.partition for each in pending if each.header.is_transactional]
-    producers = {Producer(header.producer_id, header.producer_epoch) for header in headers if header.is_transactional}
+    producers = {
+        ProducerIdentity(header.producer_id, header.producer_epoch) for header in headers if header.is_transactional
+    }
     refused: Mapping[Partition, KafkaError]
     if len(producers) == 1:
         refused = await node.admission.admit(transactional_id, producers.pop(), partitions, verification)

@@ -7,7 +7,7 @@ group's partition to the transaction (KIP-890).
 from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.cluster.topics import CONSUMER_OFFSETS
-from ottla.coordinators.machine import Producer
+from ottla.coordinators.machine import ProducerIdentity
 from ottla.coordinators.transactions.admission import TransactionVerification
 from ottla.errors import ErrorCode, KafkaError
 from ottla.handlers.authorization import require, split
@@ -66,7 +66,7 @@ async def admit_offsets(node: Node, request: TxnOffsetCommitRequest, version: in
         partition.require_leader()
     except KafkaError:
         raise KafkaError(ErrorCode.NOT_COORDINATOR) from None
-    producer = Producer(request.producer_id, request.producer_epoch)
+    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     refused = await node.admission.admit(request.transactional_id, producer, [partition], verification)
     error = refused.get(partition)
     if error is not None:

@@ -28,7 +28,7 @@ class Peers(Protocol):
     async def request(self, broker_id: int, message: PeerRequest, *, timeout_s: float) -> Any: ...
 
 
-class Place(NamedTuple):
+class PartitionOffset(NamedTuple):
     """An offset of a partition that another broker leads."""
 
     where: TopicPartition
@@ -55,15 +55,17 @@ async def ask_ends(peers: Peers, broker_id: int, wanted: Iterable[TopicPartition
     }
 
 
-async def ask_times(peers: Peers, broker_id: int, places: list[Place]) -> dict[tuple[TopicPartition, int], int]:
+async def ask_times(
+    peers: Peers, broker_id: int, wanted: list[PartitionOffset]
+) -> dict[tuple[TopicPartition, int], int]:
     """Ask the leader when the records at these offsets were written, one after the other, by fetching each."""
     found: dict[tuple[TopicPartition, int], int] = {}
     received = 0
-    for place in places[:RECORDS_MAX]:
+    for each in wanted[:RECORDS_MAX]:
         if received > BYTES_MAX:
             break
-        partition = FetchPartition(place.where.partition, fetch_offset=place.offset, max_bytes=1)
-        topic = FetchTopic(place.where.topic, place.topic_id, [partition])
+        partition = FetchPartition(each.where.partition, fetch_offset=each.offset, max_bytes=1)
+        topic = FetchTopic(each.where.topic, each.topic_id, [partition])
         try:
             answer = await peers.request(broker_id, FetchRequest(max_bytes=1, topics=[topic]), timeout_s=TIMEOUT_S)
         except (PeerUnavailable, KafkaError):
@@ -72,7 +74,7 @@ async def ask_times(peers: Peers, broker_id: int, places: list[Place]) -> dict[t
             received += len(records)
             written_ms = _read_time(records)
             if written_ms is not None:
-                found[place.where, place.offset] = written_ms
+                found[each.where, each.offset] = written_ms
     return found
 
 

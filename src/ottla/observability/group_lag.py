@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ottla.broker.node import Node
 from ottla.errors import KafkaError
 from ottla.observability import catalogue
-from ottla.observability.asking import Peers, Place, ask_ends, ask_times
+from ottla.observability.asking import PartitionOffset, Peers, ask_ends, ask_times
 from ottla.observability.metrics import PAUSE_EVERY, FamilySeries
 from ottla.observability.quotas import shorten
 from ottla.records.lag import count_lag, find_age_s
@@ -25,7 +25,7 @@ AGES_PER_PIECE = 50
 """Batch headers that are read from files before other work of the event loop gets its turn."""
 
 
-class Committed(NamedTuple):
+class GroupCommit(NamedTuple):
     group: str
     where: TopicPartition
     offset: int
@@ -38,9 +38,9 @@ class GroupLagCollector:
         self._node = node
         self._now_ms = node.clock.now_ms()
         self._members: list[tuple[tuple[str], int]] = []
-        self._committed: list[Committed] = []
+        self._committed: list[GroupCommit] = []
         self._ends: dict[TopicPartition, int] = {}
-        self._ages: dict[Committed, float] = {}
+        self._ages: dict[GroupCommit, float] = {}
         self.left_out = 0
 
     def collect(self) -> Iterator[str | Coroutine[Any, Any, None]]:
@@ -61,7 +61,7 @@ class GroupLagCollector:
                 found = [] if offsets is None else list(offsets.by_topic.items())
                 room = offsets_max - len(self._committed)
                 committed = [
-                    Committed(name, TopicPartition(topic, index), stored.value.offset)
+                    GroupCommit(name, TopicPartition(topic, index), stored.value.offset)
                     for topic, partitions in found
                     for index, stored in partitions.items()
                 ]
@@ -93,7 +93,7 @@ class GroupLagCollector:
 
     def _collect_ages(self) -> Iterator[str | Coroutine[Any, Any, None]]:
         """Find out when the first unread records were written."""
-        elsewhere: dict[int, list[Place]] = {}
+        elsewhere: dict[int, list[PartitionOffset]] = {}
         read = 0
         for each in self._committed:
             end, partition = self._ends.get(each.where), self._find_log(each.where)
@@ -109,19 +109,19 @@ class GroupLagCollector:
             elif (leader := self._find_leader(each.where)) is not None:
                 topic = self._node.image.topic(each.where.topic)
                 assert topic is not None, "it has a leader"
-                elsewhere.setdefault(leader, []).append(Place(each.where, topic.id, each.offset))
+                elsewhere.setdefault(leader, []).append(PartitionOffset(each.where, topic.id, each.offset))
         fetchers = self._node.replication.fetchers
         if elsewhere and fetchers is not None:
             yield self._ask_ages(fetchers.peers, elsewhere)
 
-    def _read_age(self, committed: Committed, partition: Partition, end: int) -> None:
+    def _read_age(self, committed: GroupCommit, partition: Partition, end: int) -> None:
         try:
             written_ms = find_time_at(partition.log, committed.offset, end)
         except (KafkaError, OSError):
             return  # damaged, or the disk has failed: those who read it are told
         self._ages[committed] = 0.0 if written_ms is None else find_age_s(written_ms, self._now_ms)
 
-    async def _ask_ages(self, peers: Peers, elsewhere: Mapping[int, list[Place]]) -> None:
+    async def _ask_ages(self, peers: Peers, elsewhere: Mapping[int, list[PartitionOffset]]) -> None:
         found: dict[tuple[TopicPartition, int], int] = {}
         for answer in await asyncio.gather(*(ask_times(peers, *each) for each in elsewhere.items())):
             found.update(answer)

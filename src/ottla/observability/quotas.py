@@ -6,7 +6,7 @@ from zlib import crc32
 
 from ottla.observability import catalogue
 from ottla.observability.metrics import Family, FamilySeries, Labels
-from ottla.quotas.client_quota import SHARED, ClientQuota, Reading
+from ottla.quotas.client_quota import SHARED, ClientQuota, SensorReading
 from ottla.quotas.quotas import Quotas
 
 LABEL_LENGTH_MAX = 100
@@ -14,14 +14,14 @@ LABEL_LENGTH_MAX = 100
 SHARED_LABEL = "others"
 """In place of the client id: those that came when there were too many."""
 
-_Numbers = tuple[tuple[Family, Callable[[Reading], float]], ...]
+_Numbers = tuple[tuple[Family, Callable[[SensorReading], float]], ...]
 
 
-def _find_mean_throttle(reading: Reading) -> float:
+def _find_mean_throttle(reading: SensorReading) -> float:
     return reading.throttled_ms / reading.throttled if reading.throttled else 0.0
 
 
-def _find_rate(reading: Reading) -> float:
+def _find_rate(reading: SensorReading) -> float:
     return reading.rate
 
 
@@ -54,12 +54,12 @@ def read_quotas(quotas: Quotas, most: int) -> Iterator[FamilySeries]:
     yield catalogue.ADDRESS_REFUSED, [((), quotas.connections.refused)]
 
 
-def _read(quota: ClientQuota, most: int) -> list[tuple[Labels, Reading]]:
+def _read(quota: ClientQuota, most: int) -> list[tuple[Labels, SensorReading]]:
     # A dictionary, because no two series may have the same labels, as an empty client id and none would.
     return list({_make_labels(reading): reading for reading in islice(quota.read(), most)}.items())
 
 
-def _make_labels(reading: Reading) -> Labels:
+def _make_labels(reading: SensorReading) -> Labels:
     if reading.who == SHARED:
         return ("", SHARED_LABEL)
     return (shorten(reading.who.user or ""), shorten(reading.who.client_id or ""))

@@ -22,6 +22,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.pipeline import packing
 from ottla.records.batch import HEADER_SIZE
 from ottla.records.compression import NONE, compress
+from ottla.topic_partition import TopicPartition
 
 BATCH_BYTES = 256 * 1024
 RECORD_BYTES_MAX = 1024 * 1024
@@ -70,8 +71,7 @@ class _Topics:
         self._partition_count = partition_count
         self._random = random
         self._index: dict[str, int] = {}
-        self.places: list[tuple[str, int]] = []
-        """Topic and partition of each target."""
+        self.targets: list[TopicPartition] = []
         # Indexed by topic: its first target, its number of partitions, its sticky partition and the bytes sent there.
         self.first = np.empty(0, np.int64)
         self.counts = np.empty(0, np.int64)
@@ -83,11 +83,11 @@ class _Topics:
         if topic not in self._index:
             count = self._partition_count(topic)
             self._index[topic] = len(self._index)
-            self.first = np.append(self.first, len(self.places))
+            self.first = np.append(self.first, len(self.targets))
             self.counts = np.append(self.counts, count)
             self.sticky = np.append(self.sticky, self._random.randrange(count))
             self.sticky_bytes = np.append(self.sticky_bytes, 0)
-            self.places.extend((topic, partition) for partition in range(count))
+            self.targets.extend(TopicPartition(topic, partition) for partition in range(count))
         return self._index[topic]
 
 
@@ -125,7 +125,7 @@ class Encoder:
         """
         self._gathered.append(rows)
         self._gathered_bytes += rows.nbytes
-        enough = min(self._batch_bytes * max(len(self._topics.places), 1), GATHERED_BYTES_MAX)
+        enough = min(self._batch_bytes * max(len(self._topics.targets), 1), GATHERED_BYTES_MAX)
         if self._gathered_bytes >= enough:
             yield from self.flush()
 
@@ -157,12 +157,12 @@ class Encoder:
                 f"is larger than max.request.size={self._record_bytes_max} bytes",
             )
         targets = self._choose_targets(rows, key, sizes)
-        begins = np.zeros(len(self._topics.places) + 1, np.int64)
-        lot_bytes = np.zeros(len(self._topics.places), np.int64)
+        begins = np.zeros(len(self._topics.targets) + 1, np.int64)
+        lot_bytes = np.zeros(len(self._topics.targets), np.int64)
         order = np.empty(count, np.int64)
         packing.group(targets, sizes, begins, lot_bytes, order)
         for target in np.flatnonzero(lot_bytes):
-            topic, partition = self._topics.places[target]
+            topic, partition = self._topics.targets[target]
             first, last, left = int(begins[target]), int(begins[target + 1]), int(lot_bytes[target])
             while first < last:
                 room = max(self._batch_bytes, HEADER_SIZE + int(sizes[order[first]]))

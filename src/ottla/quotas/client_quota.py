@@ -35,7 +35,7 @@ class Sensor:
         self.throttled_ms = 0
 
 
-class Reading(NamedTuple):
+class SensorReading(NamedTuple):
     """What metrics show of a sensor."""
 
     who: Who
@@ -137,13 +137,13 @@ class ClientQuota:
         """Remove the sensors of clients that are gone."""
         self._remove_idle(self._now() * 1000 - IDLE_MS)
 
-    def read(self) -> Iterator[Reading]:
+    def read(self) -> Iterator[SensorReading]:
         """Every sensor, for metrics."""
         now_ms = self._now() * 1000
         for who, sensor in self._sensors.items():
             tokens = 0.0 if sensor.tokens is None else sensor.tokens.refill(sensor.limit, now_ms)
             rate = sensor.rate.measure(now_ms)
-            yield Reading(who, rate, sensor.limit, sensor.throttled, sensor.throttled_ms, tokens)
+            yield SensorReading(who, rate, sensor.limit, sensor.throttled, sensor.throttled_ms, tokens)
 
     def _find_throttle(self, sensor: Sensor, now_ms: float, count: bool = True) -> int:
         exact = sensor.rate.find_throttle_ms(sensor.limit, now_ms)

@@ -20,7 +20,7 @@ from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.storage import names
 from ottla.storage.cleaner.choice import CompactionRules, Dirt, collect_last_batches, measure_dirt
-from ottla.storage.cleaner.order import BytesProcessed, Cleaned, Compactor, Order, Summary, Uncleanable
+from ottla.storage.cleaner.order import BytesProcessed, Cleaned, CompactionOrder, Compactor, Summary, Uncleanable
 from ottla.storage.cleaner.swap import Phase
 from ottla.storage.directories import DataDirectory
 from ottla.storage.disk_errors import describe_error, is_failure
@@ -215,10 +215,10 @@ class Compaction:
         logger.error("%s cannot be compacted until its settings change or the broker restarts: %s", partition, reason)
         self._uncleanable[partition] = partition.config
 
-    def _order(self, partition: Partition, dirt: Dirt) -> Order:
+    def _order(self, partition: Partition, dirt: Dirt) -> CompactionOrder:
         log, topic, broker = partition.log, partition.config, self._settings()
         pace = broker.log_cleaner_io_max_bytes_per_second / 10
-        return Order(
+        return CompactionOrder(
             directory=log.directory,
             sources=dirt.sources(),
             dirty_from=dirt.dirty_from,
@@ -238,7 +238,7 @@ class Compaction:
             compiled=self._compiled,
         )
 
-    async def _carry_out(self, partition: Partition, order: Order, segments: list[Segment]) -> Summary:
+    async def _carry_out(self, partition: Partition, order: CompactionOrder, segments: list[Segment]) -> Summary:
         """Run the compaction. Segments are removed from `segments` when a compacted one has replaced them."""
         await self._step(self._compactor.begin, order)
         while True:

@@ -115,7 +115,7 @@ class WaitingFetch(Protocol):
         """Answer now."""
 
 
-class FollowedPartition:
+class FollowerSessionPartition:
     """One partition of a follower's session."""
 
     __slots__ = ("answered", "error_code", "key", "partition", "request", "session")
@@ -164,8 +164,8 @@ class FollowerSession(Session):
     def __init__(self, uses_topic_ids: bool, now: float, follower: int, broker_epoch: int) -> None:
         super().__init__(NO_SESSION, uses_topic_ids, now, follower)
         self.broker_epoch = broker_epoch
-        self.partitions: dict[RequestedPartition, FollowedPartition] = {}
-        self.stirred: dict[RequestedPartition, FollowedPartition] = {}
+        self.partitions: dict[RequestedPartition, FollowerSessionPartition] = {}
+        self.stirred: dict[RequestedPartition, FollowerSessionPartition] = {}
         self.waiting: WaitingFetch | None = None
         """The fetch that waits until something happens."""
 
@@ -183,7 +183,7 @@ class FollowerSession(Session):
         for key, request in asked.items():
             known = self.partitions.get(key)
             if known is None:
-                known = self.partitions[key] = FollowedPartition(self, key, request)
+                known = self.partitions[key] = FollowerSessionPartition(self, key, request)
             else:
                 known.request = request
                 self.stirred.pop(key, None)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.observability.metrics import RequestMeters
-from ottla.replication.fetch_sessions import NO_SESSION, FollowedPartition, FollowerSession
+from ottla.replication.fetch_sessions import NO_SESSION, FollowerSession, FollowerSessionPartition
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.replication.throttles import ReplicationThrottle, is_throttled
@@ -76,12 +76,12 @@ class FollowerFetch:
         self._request = request
         self._max_bytes = min(request.max_bytes, max_bytes)
         self._throttle = throttle
-        self._results: dict[FollowedPartition, PartitionResult] = {}
-        self._again: dict[FollowedPartition, None] = {}
+        self._results: dict[FollowerSessionPartition, PartitionResult] = {}
+        self._again: dict[FollowerSessionPartition, None] = {}
         """Partitions that the session's next fetch looks at again, whatever happens in them."""
-        self._held_back: dict[FollowedPartition, None] = {}
+        self._held_back: dict[FollowerSessionPartition, None] = {}
         """Partitions with records that the throttle holds back."""
-        self._sizes: dict[FollowedPartition, int] = {}
+        self._sizes: dict[FollowerSessionPartition, int] = {}
         self._size = 0
         self._ends_wait = False
         self._look: asyncio.Handle | None = None
@@ -174,7 +174,7 @@ class FollowerFetch:
             # Last: a fetch may itself have moved the high watermark of the partition that was just looked at.
             stirred.pop(followed.key, None)
 
-    def _read(self, followed: FollowedPartition, fetched: float | None) -> PartitionResult:
+    def _read(self, followed: FollowerSessionPartition, fetched: float | None) -> PartitionResult:
         request, session = followed.request, self._session
         partition = self._find(followed)
         partition.require_leader(request.current_leader_epoch)
@@ -200,7 +200,7 @@ class FollowerFetch:
         return self._read_records(followed, partition, request)
 
     def _read_records(
-        self, followed: FollowedPartition, partition: Partition, request: FetchPartition
+        self, followed: FollowerSessionPartition, partition: Partition, request: FetchPartition
     ) -> PartitionResult:
         log, high_watermark = partition.log, partition.high_watermark.value
         records = None
@@ -237,7 +237,7 @@ class FollowerFetch:
             and self._throttle.wait_s() > 0
         )
 
-    def _find(self, followed: FollowedPartition) -> Partition:
+    def _find(self, followed: FollowerSessionPartition) -> Partition:
         partition = followed.partition
         if partition is None or partition.state is None:
             followed.unfollow()
@@ -253,7 +253,7 @@ class FollowerFetch:
         if broker is not None and 0 <= self._session.broker_epoch < broker.epoch:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def _count_failure(self, followed: FollowedPartition, code: int) -> None:
+    def _count_failure(self, followed: FollowerSessionPartition, code: int) -> None:
         meters = self._replicas.meters
         meter = followed.partition.meter if followed.partition is not None else meters.elsewhere
         meter.failed_fetches += 1
@@ -289,7 +289,7 @@ class FollowerFetch:
             session.close()
         return FetchResponse(session_id=session.id, topics=list(topics.values()))
 
-    def _count_throttled(self, followed: FollowedPartition) -> None:
+    def _count_throttled(self, followed: FollowerSessionPartition) -> None:
         if followed.partition is not None and self._is_throttled(followed.partition):
             self._throttle.record(self._sizes[followed])
 
@@ -299,7 +299,7 @@ class FollowerFetch:
         if self._session.id == NO_SESSION:
             self._session.close()
 
-    def _put_back(self, partitions: Mapping[FollowedPartition, object]) -> None:
+    def _put_back(self, partitions: Mapping[FollowerSessionPartition, object]) -> None:
         session = self._session
         for followed in partitions:
             if session.partitions.get(followed.key) is followed:

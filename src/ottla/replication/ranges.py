@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from ottla.errors import ErrorCode
 from ottla.replication.partition import Partition
 from ottla.replication.peers import Peers
+from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -36,7 +37,7 @@ async def ask_ranges(
     start_of, end_of = _read_offsets(starts), _read_offsets(ends)
     found: dict[Partition, Range | int] = {}
     for partition, _ in asked:
-        key = (partition.topic, partition.index)
+        key = partition.topic_partition
         start, start_error = start_of.get(key, (-1, ErrorCode.UNKNOWN_SERVER_ERROR))
         end, end_error = end_of.get(key, (-1, ErrorCode.UNKNOWN_SERVER_ERROR))
         if start_error or end_error:
@@ -60,9 +61,9 @@ def _make_request(broker_id: int, asked: Sequence[tuple[Partition, int]], timest
     return ListOffsetsRequest(replica_id=broker_id, topics=list(topics.values()))
 
 
-def _read_offsets(response: ListOffsetsResponse) -> dict[tuple[str, int], tuple[int, int]]:
+def _read_offsets(response: ListOffsetsResponse) -> dict[TopicPartition, tuple[int, int]]:
     return {
-        (topic.name, partition.partition_index): (partition.offset, partition.error_code)
+        TopicPartition(topic.name, partition.partition_index): (partition.offset, partition.error_code)
         for topic in response.topics
         for partition in topic.partitions
     }

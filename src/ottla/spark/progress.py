@@ -2,8 +2,8 @@
 
 The source itself commits to `kafka.group.id`, but it knows that a batch has ended only when Spark plans the next one or
 finds that there is none: at once, unless a trigger makes Spark wait. `WaitingQueries`, which `ottla.spark.session()`
-registers, commits for queries with such a trigger. `GroupOffsets` commits for one query that the user chooses, also for
-a source without a group.
+registers, commits for queries with such a trigger. `GroupCommitter` commits for one query that the user chooses, also
+for a source without a group.
 """
 
 import json
@@ -35,7 +35,7 @@ _WAITING = re.compile(r"ProcessingTimeTrigger\([1-9]|OneTimeTrigger")
 logger = logging.getLogger("ottla.spark")
 
 
-class GroupOffsets(StreamingQueryListener):
+class GroupCommitter(StreamingQueryListener):
     """Commits the end offsets of one query after each of its batches."""
 
     def __init__(self, client: Client, group: str, query_id: str, topics: frozenset[str] | None) -> None:
@@ -134,7 +134,7 @@ def commit_end(client: Client, group: str, ends: Mapping[TopicPartition, int]) -
 
 def commit_group_offsets(
     query: StreamingQuery, group: str, kafka: Mapping[str, str] | None = None, *, topics: list[str] | None = None
-) -> GroupOffsets:
+) -> GroupCommitter:
     """Commit the end of each batch of `query` to a consumer group. `kafka` is a client's settings by Kafka's names.
 
     If they have no bootstrap.servers, the cluster is that of the command line. Only offsets of `topics`, if they are
@@ -143,7 +143,7 @@ def commit_group_offsets(
     spark = SparkSession.active()
     chosen = None if topics is None else frozenset(topics)
     settings = kafka if kafka and kafka.get(BOOTSTRAP) else find_default_connection() | dict(kafka or {})
-    listener = GroupOffsets(Client(settings), group, str(query.id), chosen)
+    listener = GroupCommitter(Client(settings), group, str(query.id), chosen)
     spark.streams.addListener(listener)
     return listener
 

@@ -75,7 +75,7 @@ class FailedDirectory(DirectoryError):
     """A data directory cannot be read or written. A broker that has other directories starts without it."""
 
 
-class Identity(NamedTuple):
+class DirectoryIdentity(NamedTuple):
     """The cluster and broker that a data directory belongs to."""
 
     cluster_id: str
@@ -145,7 +145,7 @@ def _escape(value: str) -> str:
     return _PROPERTY_ESCAPES.sub(r"\\\1", value)
 
 
-def encode_identity(identity: Identity) -> bytes:
+def encode_identity(identity: DirectoryIdentity) -> bytes:
     values = {
         "cluster.id": identity.cluster_id,
         "directory.id": urlsafe_b64encode(identity.directory_id).decode().rstrip("="),
@@ -156,7 +156,7 @@ def encode_identity(identity: Identity) -> bytes:
     return "".join(lines).encode("ascii")
 
 
-def decode_identity(data: bytes) -> Identity:
+def decode_identity(data: bytes) -> DirectoryIdentity:
     """ValueError with the reason if this is not the meta.properties of a Kafka 4 directory."""
     values = read_properties(data.decode("utf-8"))
     if values.get("version") != _META_VERSION:
@@ -168,7 +168,7 @@ def decode_identity(data: bytes) -> Identity:
     directory_id = urlsafe_b64decode(text + "=" * (-len(text) % 4))
     if len(directory_id) != 16:
         raise ValueError(f"its directory.id {text!r} is not a uuid")
-    return Identity(values["cluster.id"], int(values["node.id"]), directory_id)
+    return DirectoryIdentity(values["cluster.id"], int(values["node.id"]), directory_id)
 
 
 def read_clean_marker(content: bytes) -> int:
@@ -194,7 +194,7 @@ class DataDirectory:
         self._written: dict[str, Offsets] = {}
         self.failure: str | None = None
         """Why the directory is offline until a restart; None if it is in service."""
-        self.identity: Identity | None = None
+        self.identity: DirectoryIdentity | None = None
         self.recovery_points: Offsets = {}
         self.log_starts: Offsets = {}
         self.high_watermarks: Offsets = {}
@@ -253,10 +253,10 @@ class DataDirectory:
         # The mark says something about the checkpoint it was written after, so it counts only together with that.
         self.is_checkpointed = RECOVERY_POINTS in self._written and self._disk.exists(_join(self.path, CHECKPOINTED))
 
-    def claim(self, cluster_id: str, node_id: int, new_directory_id: bytes) -> Identity:
+    def claim(self, cluster_id: str, node_id: int, new_directory_id: bytes) -> DirectoryIdentity:
         """Check that the directory belongs to this broker. A new one is given the identity of this broker."""
         if self.identity is None:
-            self.identity = Identity(cluster_id, node_id, new_directory_id)
+            self.identity = DirectoryIdentity(cluster_id, node_id, new_directory_id)
             self._disk.replace(_join(self.path, META_PROPERTIES), encode_identity(self.identity))
         elif self.identity.cluster_id != cluster_id:
             raise DirectoryError(f"{self.path} belongs to cluster {self.identity.cluster_id}, not to {cluster_id}")
@@ -364,7 +364,7 @@ class DataDirectory:
             self._disk.unlink(_join(self.path, CHECKPOINTED))
         self.is_checkpointed = False
 
-    def _read_identity(self) -> Identity | None:
+    def _read_identity(self) -> DirectoryIdentity | None:
         path = _join(self.path, META_PROPERTIES)
         try:
             return decode_identity(self._disk.read(path))

@@ -10,7 +10,7 @@ from ottla.records.batch import CONTROL, BatchHeader, ControlMarker, CorruptBatc
 from ottla.storage import names
 from ottla.storage.files import Disk, File
 from ottla.storage.producer_snapshot import CorruptSnapshot, decode, encode
-from ottla.storage.producer_state import BATCHES_KEPT, AppendedBatch, Producer, ProducerStates
+from ottla.storage.producer_state import BATCHES_KEPT, AppendedBatch, ProducerState, ProducerStates
 from ottla.storage.scan import read_batch, scan
 from ottla.storage.segment import Segment
 from ottla.storage.transaction_index import AbortedTransaction
@@ -63,7 +63,7 @@ def restore_producers(
     return producers
 
 
-def recall_batches(producer: Producer, segments: Sequence[Segment]) -> None:
+def recall_batches(producer: ProducerState, segments: Sequence[Segment]) -> None:
     """Find the batches before the one that a snapshot had, so that a retry of any of the last five is recognised.
 
     A client may have had five requests in flight when the broker was restarted. Only the end of the log is searched,

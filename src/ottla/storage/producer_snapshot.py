@@ -13,7 +13,7 @@ from struct import Struct, error
 
 from ottla.records.batch import sequence_after
 from ottla.records.checksum import crc32c
-from ottla.storage.producer_state import AppendedBatch, Producer
+from ottla.storage.producer_state import AppendedBatch, ProducerState
 
 _PREFIX = Struct(">hIi")
 _ENTRY = Struct(">qhiqiqiq")
@@ -25,14 +25,14 @@ class CorruptSnapshot(Exception):
     """A snapshot file that is damaged. It is deleted, and the state is rebuilt from the log."""
 
 
-def encode(producers: Iterable[Producer]) -> bytes:
+def encode(producers: Iterable[ProducerState]) -> bytes:
     entries = [_encode_entry(producer) for producer in sorted(producers, key=lambda producer: producer.producer_id)]
     data = bytearray(_PREFIX.pack(_VERSION, 0, len(entries)) + b"".join(entries))
     _PREFIX.pack_into(data, 0, _VERSION, crc32c(memoryview(data)[_CRC_FROM:]), len(entries))
     return bytes(data)
 
 
-def _encode_entry(producer: Producer) -> bytes:
+def _encode_entry(producer: ProducerState) -> bytes:
     last = producer.batches[-1] if producer.batches else None
     return _ENTRY.pack(
         producer.producer_id,
@@ -46,7 +46,7 @@ def _encode_entry(producer: Producer) -> bytes:
     )
 
 
-def decode(data: bytes) -> list[Producer]:
+def decode(data: bytes) -> list[ProducerState]:
     try:
         version, checksum, count = _PREFIX.unpack_from(data)
     except error:
@@ -67,8 +67,8 @@ def _decode_entry(
     timestamp: int,
     coordinator_epoch: int,
     transaction_start: int,
-) -> Producer:
-    producer = Producer(producer_id, epoch)
+) -> ProducerState:
+    producer = ProducerState(producer_id, epoch)
     producer.is_partial = True
     producer.timestamp = timestamp
     producer.coordinator_epoch = coordinator_epoch

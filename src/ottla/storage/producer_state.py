@@ -39,7 +39,7 @@ class AppendedBatch(NamedTuple):
         return cls(first, last, base_offset, base_offset + delta, header.max_timestamp)
 
 
-class Producer:
+class ProducerState:
     __slots__ = (
         "batches",
         "coordinator_epoch",
@@ -84,7 +84,7 @@ class ProducerStates:
     __slots__ = ("_new", "_open", "_trimmed_at", "_undecided", "producers")
 
     def __init__(self) -> None:
-        self.producers: dict[int, Producer] = {}
+        self.producers: dict[int, ProducerState] = {}
         self._open: dict[int, int] = {}
         """First offset of each open transaction and its producer id, in offset order: they begin in that order."""
         self._undecided: dict[int, int] = {}
@@ -158,7 +158,7 @@ class ProducerStates:
         producer = self.producers.get(header.producer_id)
         if producer is None:
             self._make_room(base_offset)
-            producer = self.producers[header.producer_id] = Producer(header.producer_id, header.producer_epoch)
+            producer = self.producers[header.producer_id] = ProducerState(header.producer_id, header.producer_epoch)
         elif header.producer_epoch != producer.epoch:
             producer.set_epoch(header.producer_epoch)
         producer.timestamp = header.max_timestamp
@@ -174,7 +174,7 @@ class ProducerStates:
             producer.transaction_start = base_offset
             self._open[base_offset] = producer.producer_id
 
-    def _end_transaction(self, producer: Producer, offset: int, marker: ControlMarker) -> None:
+    def _end_transaction(self, producer: ProducerState, offset: int, marker: ControlMarker) -> None:
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.marker_offset = offset
         if producer.transaction_start != NO_TRANSACTION:
@@ -210,7 +210,7 @@ class ProducerStates:
 
     # Keeping and forgetting
 
-    def load(self, producers: Iterable[Producer], now_ms: int, expiration_ms: int) -> None:
+    def load(self, producers: Iterable[ProducerState], now_ms: int, expiration_ms: int) -> None:
         """Start from a snapshot."""
         self.clear()
         for producer in producers:
@@ -256,7 +256,7 @@ class ProducerStates:
         self._undecided.clear()
 
 
-def _duplicate_or_gap(producer: Producer, header: BatchHeader) -> AppendedBatch:
+def _duplicate_or_gap(producer: ProducerState, header: BatchHeader) -> AppendedBatch:
     first, last = header.base_sequence, sequence_after(header.base_sequence, header.last_offset_delta)
     for batch in producer.batches:
         if batch.first_sequence == first and batch.last_sequence == last:
@@ -280,10 +280,10 @@ def _is_between(first: int, last: int, batches: Sequence[AppendedBatch]) -> bool
     )
 
 
-def _last_offset(producer: Producer) -> int:
+def _last_offset(producer: ProducerState) -> int:
     """Where the producer's last batch or marker is."""
     return max(producer.batches[-1].last_offset if producer.batches else -1, producer.marker_offset)
 
 
-def _is_expired(producer: Producer, now_ms: int, expiration_ms: int) -> bool:
+def _is_expired(producer: ProducerState, now_ms: int, expiration_ms: int) -> bool:
     return producer.transaction_start == NO_TRANSACTION and now_ms - producer.timestamp >= expiration_ms

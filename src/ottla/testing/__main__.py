@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from ottla.testing.cuts import BrokerNetwork
-from ottla.testing.launch import FaultOrder, Launch, NetworkState, Place
+from ottla.testing.launch import ClusterMember, FaultOrder, Launch, NetworkState
 from ottla.testing.remote_store import RemoteStore
 from ottla.testing.thread import BrokerThread
 
@@ -52,7 +52,7 @@ def _launch(given: dict[str, Any]) -> Launch:
     place = given["place"]
     if place is not None:
         broker_id, store_name, store_path, network = place
-        place = Place(broker_id, store_name, store_path, NetworkState(*network))
+        place = ClusterMember(broker_id, store_name, store_path, NetworkState(*network))
     return Launch(**{**given, "faults": [FaultOrder(*order) for order in given["faults"]], "place": place})
 
 

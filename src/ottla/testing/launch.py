@@ -25,7 +25,7 @@ class NetworkState(NamedTuple):
     cuts: Sequence[tuple[int, int]] = ()
 
 
-class Place(NamedTuple):
+class ClusterMember(NamedTuple):
     """The place of a broker in a cluster: its id, its name at the store, and where the store is served."""
 
     broker_id: int
@@ -41,7 +41,7 @@ class Launch(NamedTuple):
     """How far the clock is ahead of the machine's when the broker starts."""
     faults: Sequence[FaultOrder]
     """Faults that exist from the start on."""
-    place: Place | None = None
+    place: ClusterMember | None = None
     """Of a broker in a child process that belongs to a cluster."""
 
 

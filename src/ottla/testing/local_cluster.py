@@ -17,7 +17,7 @@ from ottla.broker.broker import Broker
 from ottla.cluster.memory_store import MemoryStore
 from ottla.config import BrokerConfig
 from ottla.testing.cuts import BrokerNetwork
-from ottla.testing.launch import PATIENCE_S, Host, Place
+from ottla.testing.launch import PATIENCE_S, ClusterMember, Host
 from ottla.testing.local import DIRECTORY_PREFIX, LocalBroker, settings_text
 from ottla.testing.process import BrokerProcess
 from ottla.testing.store_server import StoreServer
@@ -115,7 +115,7 @@ class ClusterBroker(LocalBroker):
     def _start(self) -> Host:
         launch = self._launch()
         if self._server is not None:
-            place = Place(self.id, self.store_name, self._server.path, self._network.describe())
+            place = ClusterMember(self.id, self.store_name, self._server.path, self._network.describe())
             return BrokerProcess(launch._replace(place=place))
         return BrokerThread(launch, store=self._store.client(self.store_name), connect=self._network.connector(self.id))
 

@@ -11,10 +11,10 @@ from ottla.cluster.store import (
     Disconnected,
     NodeData,
     Operation,
-    Session,
     SessionExpired,
     SessionState,
     StoreError,
+    StoreSession,
     StoreUnavailable,
     Watch,
 )
@@ -36,7 +36,7 @@ class RemoteStore:
         self._path = path
         self._name = name
 
-    async def open(self, on_state: Callable[[SessionState], None]) -> Session:
+    async def open(self, on_state: Callable[[SessionState], None]) -> StoreSession:
         try:
             reader, writer = await asyncio.open_unix_connection(self._path, limit=LINE_BYTES_MAX)
         except OSError as error:
@@ -52,7 +52,7 @@ class RemoteStore:
 
 
 class RemoteSession:
-    """A `Session`."""
+    """A `StoreSession`."""
 
     def __init__(
         self,

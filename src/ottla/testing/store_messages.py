@@ -8,7 +8,7 @@
                       {"watch": 3}      {"state": "suspended"}
 
 A connection is a session. Its first line is {"open": name}; the answer is the session's id and time-out, or an error.
-Requests have the names of the methods of `Session`. Bytes are in base64.
+Requests have the names of the methods of `StoreSession`. Bytes are in base64.
 """
 
 import asyncio

@@ -11,7 +11,7 @@ import pytest
 
 from ottla.cli import main
 from ottla.records import batch
-from ottla.storage.directories import DataDirectory, Identity, encode_checkpoint, encode_identity
+from ottla.storage.directories import DataDirectory, DirectoryIdentity, encode_checkpoint, encode_identity
 from ottla.storage.files import RealDisk
 from ottla.storage.index import OffsetIndex
 from ottla.storage.log import Log, LogSettings
@@ -37,7 +37,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
             log.roll(NOW)
     end = log.end_offset
     log.close()
-    (home / "meta.properties").write_bytes(encode_identity(Identity("a-cluster", 1, bytes(16))))
+    (home / "meta.properties").write_bytes(encode_identity(DirectoryIdentity("a-cluster", 1, bytes(16))))
     (home / "recovery-point-offset-checkpoint").write_bytes(encode_checkpoint({TopicPartition("orders", 0): end}))
     return home
 

@@ -12,7 +12,7 @@ import pytest
 import ottla.testing
 from ottla.cli import main, progress
 from ottla.cli.input_progress import measure_files
-from ottla.cli.progress import CLEAR_LINE, Progress, describe_progress, format_duration
+from ottla.cli.progress import CLEAR_LINE, ProgressLine, describe_progress, format_duration
 from ottla.testing import LocalBroker
 
 
@@ -69,7 +69,7 @@ def test_durations() -> None:
 
 def test_a_bar_is_drawn_and_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = watch(monkeypatch)
-    with Progress("copy", 4) as bar:
+    with ProgressLine("copy", 4) as bar:
         for done in range(3):
             bar.show(done)
     assert [line[7:31].count("#") for line in list_lines(terminal)] == [0, 6, 12]
@@ -77,7 +77,7 @@ def test_a_bar_is_drawn_and_removed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_failure_removes_the_bar_too(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = watch(monkeypatch)
-    with pytest.raises(KeyError), Progress("copy", 4) as bar:
+    with pytest.raises(KeyError), ProgressLine("copy", 4) as bar:
         bar.show(1)
         raise KeyError
     assert len(list_lines(terminal)) == 1
@@ -86,14 +86,14 @@ def test_a_failure_removes_the_bar_too(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_quick_work_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = watch(monkeypatch)
     monkeypatch.setattr(progress, "SHOWN_AFTER_S", 1e9)
-    with Progress("copy", 4) as bar:
+    with ProgressLine("copy", 4) as bar:
         bar.show(1)
     assert terminal.getvalue() == ""
 
 
 def test_a_line_is_not_longer_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = watch(monkeypatch)
-    with Progress("copy", 4) as bar:
+    with ProgressLine("copy", 4) as bar:
         bar.show(1, "x" * 500)
         bar.say("y" * 500)
     assert [len(line) for line in list_lines(terminal)] == [progress.COLUMNS - 1] * 2
@@ -103,12 +103,12 @@ def test_no_bar_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = watch(monkeypatch)
     piped = io.StringIO()
     monkeypatch.setattr(sys, "stderr", piped)
-    with Progress("copy", 4) as bar:
+    with ProgressLine("copy", 4) as bar:
         bar.show(1)
         bar.say("note")
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setattr(sys, "stderr", terminal)
-    with Progress("copy", 4) as bar:
+    with ProgressLine("copy", 4) as bar:
         bar.show(1)
     assert (piped.getvalue(), terminal.getvalue()) == ("", "")
 
@@ -120,7 +120,7 @@ def test_a_terminal_that_is_gone_stops_no_work(monkeypatch: pytest.MonkeyPatch) 
         raise OSError("gone")
 
     monkeypatch.setattr(terminal, "write", fail)
-    with Progress("copy", 4) as bar:
+    with ProgressLine("copy", 4) as bar:
         bar.show(1)
 
 

@@ -8,7 +8,7 @@ from ottla.cluster import changes as change
 from ottla.cluster.changes import ConfigResource
 from ottla.cluster.configs import (
     ALL_BROKERS,
-    Alteration,
+    ConfigAlteration,
     Operation,
     alter_brokers,
     alter_topic,
@@ -32,24 +32,24 @@ def cluster(**topic_settings: str) -> Image:
 
 
 def topic_after(
-    image: Image, *alterations: Alteration, replace: bool = False, config: BrokerConfig = CONFIG
+    image: Image, *alterations: ConfigAlteration, replace: bool = False, config: BrokerConfig = CONFIG
 ) -> dict[str, str]:
     decision = alter_topic(image, "orders", alterations, config, replace=replace)
     return dict(image.replay(image.version + 1, decision.changes).topic_configs("orders"))
 
 
-def broker_after(image: Image, *alterations: Alteration, name: str = "1", replace: bool = False) -> Image:
+def broker_after(image: Image, *alterations: ConfigAlteration, name: str = "1", replace: bool = False) -> Image:
     decision = alter_brokers(image, name, alterations, CONFIG, replace=replace)
     return image.replay(image.version + 1, decision.changes)
 
 
-def topic_refusal(*alterations: Alteration, name: str = "orders") -> KafkaError:
+def topic_refusal(*alterations: ConfigAlteration, name: str = "orders") -> KafkaError:
     with pytest.raises(KafkaError) as refused:
         alter_topic(cluster(), name, alterations, CONFIG)
     return refused.value
 
 
-def broker_refusal(*alterations: Alteration, name: str = "1") -> KafkaError:
+def broker_refusal(*alterations: ConfigAlteration, name: str = "1") -> KafkaError:
     with pytest.raises(KafkaError) as refused:
         alter_brokers(cluster(), name, alterations, CONFIG)
     return refused.value
@@ -61,16 +61,18 @@ def broker_refusal(*alterations: Alteration, name: str = "1") -> KafkaError:
 def test_one_setting_at_a_time() -> None:
     """The others stay; deleting what is not set, or what nobody knows, is nothing to do."""
     image = cluster(retention_ms="5", flush_ms="6")
-    assert topic_after(image, Alteration("retention.ms", SET, "7")) == {"retention.ms": "7", "flush.ms": "6"}
-    assert topic_after(image, Alteration("retention.ms", DELETE)) == {"flush.ms": "6"}
-    nothing = alter_topic(image, "orders", [Alteration("nope", DELETE), Alteration("flush.ms", SET, "6")], CONFIG)
+    assert topic_after(image, ConfigAlteration("retention.ms", SET, "7")) == {"retention.ms": "7", "flush.ms": "6"}
+    assert topic_after(image, ConfigAlteration("retention.ms", DELETE)) == {"flush.ms": "6"}
+    nothing = alter_topic(
+        image, "orders", [ConfigAlteration("nope", DELETE), ConfigAlteration("flush.ms", SET, "6")], CONFIG
+    )
     assert nothing.changes == []
 
 
 def test_all_settings_at_once() -> None:
     """What is not named goes; the same values again are nothing to do."""
     image = cluster(retention_ms="5", flush_ms="6")
-    assert topic_after(image, Alteration("segment.ms", SET, "7"), replace=True) == {"segment.ms": "7"}
+    assert topic_after(image, ConfigAlteration("segment.ms", SET, "7"), replace=True) == {"segment.ms": "7"}
     assert topic_after(image, replace=True) == {}
 
 
@@ -87,30 +89,32 @@ def test_all_settings_at_once() -> None:
 )
 def test_lists_grow_and_shrink(before: dict[str, str], operation: Operation, value: str, after: str) -> None:
     """Each item once, in its place; a list that was not set begins as what holds."""
-    assert topic_after(cluster(**before), Alteration("cleanup.policy", operation, value))["cleanup.policy"] == after
+    assert (
+        topic_after(cluster(**before), ConfigAlteration("cleanup.policy", operation, value))["cleanup.policy"] == after
+    )
 
 
 def test_a_list_begins_as_what_the_broker_gives() -> None:
     """Not as Kafka's default: the client sees the broker's value and adds to it."""
     config = BrokerConfig.of({"log.cleanup.policy": "compact"})
-    wait_for_growth = topic_after(cluster(), Alteration("cleanup.policy", APPEND, "delete"), config=config)
+    wait_for_growth = topic_after(cluster(), ConfigAlteration("cleanup.policy", APPEND, "delete"), config=config)
     assert wait_for_growth == {"cleanup.policy": "compact,delete"}
 
 
 @pytest.mark.parametrize(
     ("alteration", "code", "said"),
     [
-        (Alteration("retention.ms", SET, "abc"), ErrorCode.INVALID_CONFIG, "not a long"),
-        (Alteration("flush.ms", SET, "-5"), ErrorCode.INVALID_CONFIG, "below the minimum"),
-        (Alteration("retension.ms", SET, "5"), ErrorCode.INVALID_CONFIG, "did you mean 'retention.ms'"),
-        (Alteration("retention.ms", APPEND, "5"), ErrorCode.INVALID_CONFIG, "not a list"),
-        (Alteration("cleanup.policy", APPEND, "foo"), ErrorCode.INVALID_CONFIG, "'foo'"),
-        (Alteration("retention.ms", SET, None), ErrorCode.INVALID_REQUEST, "no value"),
-        (Alteration("cleanup.policy", SUBTRACT, None), ErrorCode.INVALID_REQUEST, "no value"),
-        (Alteration("retention.ms", 9, "5"), ErrorCode.INVALID_REQUEST, "no operation 9"),
+        (ConfigAlteration("retention.ms", SET, "abc"), ErrorCode.INVALID_CONFIG, "not a long"),
+        (ConfigAlteration("flush.ms", SET, "-5"), ErrorCode.INVALID_CONFIG, "below the minimum"),
+        (ConfigAlteration("retension.ms", SET, "5"), ErrorCode.INVALID_CONFIG, "did you mean 'retention.ms'"),
+        (ConfigAlteration("retention.ms", APPEND, "5"), ErrorCode.INVALID_CONFIG, "not a list"),
+        (ConfigAlteration("cleanup.policy", APPEND, "foo"), ErrorCode.INVALID_CONFIG, "'foo'"),
+        (ConfigAlteration("retention.ms", SET, None), ErrorCode.INVALID_REQUEST, "no value"),
+        (ConfigAlteration("cleanup.policy", SUBTRACT, None), ErrorCode.INVALID_REQUEST, "no value"),
+        (ConfigAlteration("retention.ms", 9, "5"), ErrorCode.INVALID_REQUEST, "no operation 9"),
     ],
 )
-def test_what_a_topic_cannot_have(alteration: Alteration, code: ErrorCode, said: str) -> None:
+def test_what_a_topic_cannot_have(alteration: ConfigAlteration, code: ErrorCode, said: str) -> None:
     """Kafka's codes; the message names the setting and says what is wrong with it."""
     error = topic_refusal(alteration)
     assert error.code is code
@@ -123,16 +127,16 @@ def test_a_list_does_not_outgrow_the_wire() -> None:
     image = cluster(leader_replication_throttled_replicas=",".join(f"{number}:1" for number in range(4800)))
     more = ",".join(f"{number}:2" for number in range(100))
     with pytest.raises(KafkaError, match="longer than 32767"):
-        topic_after(image, Alteration(name, APPEND, more))
+        topic_after(image, ConfigAlteration(name, APPEND, more))
 
 
 def test_settings_are_checked_together() -> None:
     """One bad setting refuses all of them, and so do two that contradict each other."""
-    error = topic_refusal(Alteration("flush.ms", SET, "5"), Alteration("retention.ms", SET, "x"))
+    error = topic_refusal(ConfigAlteration("flush.ms", SET, "5"), ConfigAlteration("retention.ms", SET, "x"))
     assert error.code is ErrorCode.INVALID_CONFIG
-    lags = Alteration("min.compaction.lag.ms", SET, "9"), Alteration("max.compaction.lag.ms", SET, "5")
+    lags = ConfigAlteration("min.compaction.lag.ms", SET, "9"), ConfigAlteration("max.compaction.lag.ms", SET, "5")
     assert "min.compaction.lag.ms" in topic_refusal(*lags).message
-    twice = topic_refusal(Alteration("flush.ms", SET, "5"), Alteration("flush.ms", DELETE))
+    twice = topic_refusal(ConfigAlteration("flush.ms", SET, "5"), ConfigAlteration("flush.ms", DELETE))
     assert twice.code is ErrorCode.INVALID_REQUEST
 
 
@@ -147,9 +151,9 @@ def test_topics_that_are_not_there() -> None:
 
 def test_one_broker_overrules_all_brokers() -> None:
     """And both overrule what it was started with; taking one away uncovers the next."""
-    image = broker_after(cluster(), Alteration("message.max.bytes", SET, "3000"), name=ALL_BROKERS)
+    image = broker_after(cluster(), ConfigAlteration("message.max.bytes", SET, "3000"), name=ALL_BROKERS)
     assert apply_run_time_settings(CONFIG, image).message_max_bytes == 3000
-    image = broker_after(image, Alteration("message.max.bytes", SET, "2000"))
+    image = broker_after(image, ConfigAlteration("message.max.bytes", SET, "2000"))
     assert apply_run_time_settings(CONFIG, image).message_max_bytes == 2000
     assert apply_run_time_settings(BrokerConfig.of({"node.id": "2"}), image).message_max_bytes == 3000
     image = broker_after(image, replace=True)
@@ -158,26 +162,26 @@ def test_one_broker_overrules_all_brokers() -> None:
 
 def test_topics_get_their_defaults_from_the_changed_settings() -> None:
     """The broker's topic defaults are those of the new settings."""
-    image = broker_after(cluster(), Alteration("log.retention.ms", SET, "5"))
+    image = broker_after(cluster(), ConfigAlteration("log.retention.ms", SET, "5"))
     assert apply_run_time_settings(CONFIG, image).topic_defaults.retention_ms == 5
 
 
 @pytest.mark.parametrize(
     ("alteration", "said"),
     [
-        (Alteration("node.id", SET, "4"), "cannot be changed while"),
-        (Alteration("listeners", SET, "PLAINTEXT://:1"), "cannot be changed while"),
-        (Alteration("ssl.keystore.password", SET, "x"), "for one listener only"),
-        (Alteration("mesage.max.bytes", SET, "4"), "did you mean 'message.max.bytes'"),
-        (Alteration("message.max.bytes", SET, "x"), "not an int"),
-        (Alteration("message.max.bytes", SET, "-5"), "below the minimum"),
-        (Alteration("log.cleaner.min.compaction.lag.ms", SET, str((1 << 63) - 1)), ""),
+        (ConfigAlteration("node.id", SET, "4"), "cannot be changed while"),
+        (ConfigAlteration("listeners", SET, "PLAINTEXT://:1"), "cannot be changed while"),
+        (ConfigAlteration("ssl.keystore.password", SET, "x"), "for one listener only"),
+        (ConfigAlteration("mesage.max.bytes", SET, "4"), "did you mean 'message.max.bytes'"),
+        (ConfigAlteration("message.max.bytes", SET, "x"), "not an int"),
+        (ConfigAlteration("message.max.bytes", SET, "-5"), "below the minimum"),
+        (ConfigAlteration("log.cleaner.min.compaction.lag.ms", SET, str((1 << 63) - 1)), ""),
     ],
 )
-def test_what_a_broker_cannot_have(alteration: Alteration, said: str) -> None:
+def test_what_a_broker_cannot_have(alteration: ConfigAlteration, said: str) -> None:
     """INVALID_REQUEST as in Kafka, for one broker and for all."""
     if not said:  # two settings together: the lag may not be above the longest lag
-        alterations = [alteration, Alteration("log.cleaner.max.compaction.lag.ms", SET, "5")]
+        alterations = [alteration, ConfigAlteration("log.cleaner.max.compaction.lag.ms", SET, "5")]
         said = "log.cleaner.min.compaction.lag.ms"
     else:
         alterations = [alteration]
@@ -190,29 +194,29 @@ def test_what_a_broker_cannot_have(alteration: Alteration, said: str) -> None:
 @pytest.mark.parametrize("key", ["sasl.kerberos.min.time.before.relogin", "sasl.login.refresh.buffer.seconds"])
 def test_a_setting_without_effect_is_kept_where_kafka_changes_it(key: str) -> None:
     """Client suites change such settings because nothing depends on them. As in Kafka, one broker has them, not all."""
-    image = broker_after(cluster(), Alteration(key, SET, "58"))
+    image = broker_after(cluster(), ConfigAlteration(key, SET, "58"))
     assert dict(image.config(ConfigResource.BROKER, "1")) == {key: "58"}
-    assert "name a broker" in broker_refusal(Alteration(key, SET, "58"), name=ALL_BROKERS).message
-    assert "sasl" in broker_refusal(Alteration(key, SET, "soon")).message
+    assert "name a broker" in broker_refusal(ConfigAlteration(key, SET, "58"), name=ALL_BROKERS).message
+    assert "sasl" in broker_refusal(ConfigAlteration(key, SET, "soon")).message
 
 
 def test_a_fixed_setting_may_be_deleted() -> None:
     """Nothing changes by it, and tools that reset everything do so."""
-    assert alter_brokers(cluster(), "1", [Alteration("num.partitions", DELETE)], CONFIG).changes == []
+    assert alter_brokers(cluster(), "1", [ConfigAlteration("num.partitions", DELETE)], CONFIG).changes == []
 
 
 @pytest.mark.parametrize("name", ["2", "x", "01", "-1"])
 def test_a_broker_decides_for_itself_and_for_all(name: str) -> None:
     """Not for another one, whose file it does not know."""
-    assert broker_refusal(Alteration("message.max.bytes", SET, "5"), name=name).code is ErrorCode.INVALID_REQUEST
+    assert broker_refusal(ConfigAlteration("message.max.bytes", SET, "5"), name=name).code is ErrorCode.INVALID_REQUEST
 
 
 def test_settings_that_no_longer_fit_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
     """A broker that is started with other settings than last time starts, and says what it leaves out."""
     image = broker_after(
         cluster(),
-        Alteration("log.cleaner.min.compaction.lag.ms", SET, "100"),
-        Alteration("message.max.bytes", SET, "7"),
+        ConfigAlteration("log.cleaner.min.compaction.lag.ms", SET, "100"),
+        ConfigAlteration("message.max.bytes", SET, "7"),
     )
     other = BrokerConfig.of({"node.id": "1", "log.cleaner.max.compaction.lag.ms": "50"})
     with caplog.at_level(logging.ERROR):

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from ottla.cluster.image import EMPTY, Image
-from ottla.cluster.quotas import Alteration, Entity, Match, alter_quotas, find_quotas, make_entity
+from ottla.cluster.quotas import Entity, Match, QuotaAlteration, alter_quotas, find_quotas, make_entity
 from ottla.errors import ErrorCode
 
 ALICE = make_entity([("user", "alice")])
@@ -15,7 +15,7 @@ ADDRESS = make_entity([("ip", "10.0.0.1")])
 
 
 def alter(image: Image, entity: Entity, **values: float | None) -> tuple[Image, int]:
-    decision = alter_quotas(image, [Alteration(entity, values)])
+    decision = alter_quotas(image, [QuotaAlteration(entity, values)])
     (error,) = decision.result
     return image.replay(image.version + 1, decision.changes), 0 if error is None else error.code
 
@@ -39,7 +39,7 @@ def test_a_snapshot_and_a_digest_have_the_quotas() -> None:
 
 def test_what_does_not_change_anything_is_not_written() -> None:
     image = filled()
-    assert alter_quotas(image, [Alteration(ALICE, {"producer_byte_rate": 1024.0, "unknown": None})]).changes == []
+    assert alter_quotas(image, [QuotaAlteration(ALICE, {"producer_byte_rate": 1024.0, "unknown": None})]).changes == []
 
 
 def test_removed_quotas_leave_nothing() -> None:

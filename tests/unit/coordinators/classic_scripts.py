@@ -17,7 +17,7 @@ from typing import Any
 from ottla.cluster.image import EMPTY
 from ottla.config import BrokerConfig
 from ottla.coordinators.classic.group import ClassicGroup
-from ottla.coordinators.classic.states import TRANSITIONS, State
+from ottla.coordinators.classic.states import TRANSITIONS, ClassicState
 from ottla.coordinators.formats import GROUP_FORMAT, GroupMetadataValue
 from ottla.coordinators.machine import NOBODY, Caller, Meters, Outcome, StoredRecord, Ticket, Turn
 from ottla.errors import ErrorCode, KafkaError
@@ -122,7 +122,11 @@ class Stage:
     def _see_state(self) -> None:
         before, self._state = self._state, self.group.state
         if before is not self._state:
-            through = TRANSITIONS[State.PREPARING_REBALANCE] if State.PREPARING_REBALANCE in TRANSITIONS[before] else ()
+            through = (
+                TRANSITIONS[ClassicState.PREPARING_REBALANCE]
+                if ClassicState.PREPARING_REBALANCE in TRANSITIONS[before]
+                else ()
+            )
             assert self._state in TRANSITIONS[before] or self._state in through, f"{before} to {self._state}"
             self.tell(f"[{self._state}]")
 

@@ -21,7 +21,7 @@ from ottla.cluster import changes
 from ottla.cluster.image import EMPTY, Image
 from ottla.config import BrokerConfig
 from ottla.coordinators.classic.group import ClassicGroup
-from ottla.coordinators.consumer.descriptions import TRANSITIONS, State
+from ottla.coordinators.consumer.descriptions import TRANSITIONS, ConsumerState
 from ottla.coordinators.consumer.group import ConsumerGroup
 from ottla.coordinators.consumer.members import LEAVING, LEAVING_FOR_NOW
 from ottla.coordinators.formats import GROUP_FORMAT
@@ -164,7 +164,7 @@ class Stage:
             return
         self.tell(f"[{self._state}]")
         if isinstance(group, ConsumerGroup) and not before.startswith("classic"):
-            assert State(state) in TRANSITIONS[State(before)], f"{before} to {state}"
+            assert ConsumerState(state) in TRANSITIONS[ConsumerState(before)], f"{before} to {state}"
 
     def refused(self, client: Client, code: ErrorCode) -> None:
         """A fenced client gives up its partitions."""

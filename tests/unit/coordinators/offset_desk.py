@@ -8,7 +8,7 @@ from ottla.cluster.image import EMPTY, Image
 from ottla.config import BrokerConfig
 from ottla.coordinators.formats import GROUP_FORMAT
 from ottla.coordinators.groups.machine import GroupMachine
-from ottla.coordinators.machine import Caller, Meters, Outcome, Producer, StoredRecord, Turn
+from ottla.coordinators.machine import Caller, Meters, Outcome, ProducerIdentity, StoredRecord, Turn
 from ottla.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -33,7 +33,7 @@ from ottla.wire.messages.txn_offset_commit import (
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 
-Entry = tuple[bytes, bytes | None, int, Producer | None] | tuple[Producer, bool]
+Entry = tuple[bytes, bytes | None, int, ProducerIdentity | None] | tuple[ProducerIdentity, bool]
 """A stored record with its time and transaction; or a marker."""
 
 
@@ -76,12 +76,12 @@ class Desk:
             self.store(record, outcome.producer)
         return outcome
 
-    def store(self, record: StoredRecord, producer: Producer | None = None) -> None:
+    def store(self, record: StoredRecord, producer: ProducerIdentity | None = None) -> None:
         key, value = GROUP_FORMAT.encode(record)
         self.log.append((key, value, self.now_ms, producer))
         self.groups.replay(record, self.now_ms, producer)
 
-    def end_transaction(self, producer: Producer, *, committed: bool) -> None:
+    def end_transaction(self, producer: ProducerIdentity, *, committed: bool) -> None:
         self.log.append((producer, committed))
         self.groups.end_transaction(producer, committed)
 
@@ -136,7 +136,7 @@ class Desk:
         code: int = response.topics[0].partitions[0].error_code
         return code
 
-    def commit_in_transaction(self, offset: int, producer: Producer, *, topic: str = "t", **fields: Any) -> int:
+    def commit_in_transaction(self, offset: int, producer: ProducerIdentity, *, topic: str = "t", **fields: Any) -> int:
         asked = TxnOffsetCommitRequestPartition(committed_offset=offset)
         request = TxnOffsetCommitRequest(
             group_id="g",

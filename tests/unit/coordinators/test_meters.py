@@ -1,6 +1,6 @@
 """Counters of the machines: each number goes up with what it stands for, and with nothing else."""
 
-from ottla.coordinators.machine import Producer
+from ottla.coordinators.machine import ProducerIdentity
 from ottla.observability.metrics import DurationMeter
 from tests.unit.coordinators import classic_scripts, consumer_scripts, transaction_scripts
 from tests.unit.coordinators.offset_desk import Desk
@@ -79,10 +79,10 @@ def test_offsets_are_counted_when_they_come_and_go() -> None:
     desk.commit(1)
     desk.commit(1, topic="u")
     desk.commit(1, topic="unknown")
-    desk.commit_in_transaction(2, Producer(7, 0))
+    desk.commit_in_transaction(2, ProducerIdentity(7, 0))
     meter = desk.meters.groups
     assert (meter.offsets_committed, meter.offsets_deleted, meter.offsets_expired) == (3, 0, 0)
-    desk.end_transaction(Producer(7, 0), committed=True)
+    desk.end_transaction(ProducerIdentity(7, 0), committed=True)
     desk.delete_offsets("u")
     assert meter.offsets_deleted == 1
     desk.delete_group()

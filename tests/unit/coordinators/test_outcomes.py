@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.coordinators.formats import GroupMetadataKey
-from ottla.coordinators.machine import Outcome, Producer, Reply, StoredRecord
+from ottla.coordinators.machine import Outcome, ProducerIdentity, Reply, StoredRecord
 
 
 def record(group_id: str) -> StoredRecord:
@@ -38,9 +38,9 @@ def test_a_merge_may_be_refused_only_if_each_part_may_be() -> None:
 
 def test_a_merge_has_the_producer_of_its_records() -> None:
     # A part without records does not count. Two transactions, or one and none, do not fit into one batch.
-    producer = Producer(7, 0)
+    producer = ProducerIdentity(7, 0)
     transactional = Outcome([record("a")], producer=producer)
     assert Outcome.merge([transactional, Outcome(replies=[Reply(1, None)])]).producer == producer
-    for other in (Producer(8, 0), None):
+    for other in (ProducerIdentity(8, 0), None):
         with pytest.raises(AssertionError, match="several producers"):
             Outcome.merge([transactional, Outcome([record("b")], producer=other)])

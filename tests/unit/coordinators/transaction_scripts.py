@@ -19,7 +19,7 @@ from immutables import Map
 from ottla.cluster.image import Image
 from ottla.config import BrokerConfig
 from ottla.coordinators.formats import TRANSACTION_FORMAT
-from ottla.coordinators.machine import NOBODY, Meters, Outcome, Producer, Turn
+from ottla.coordinators.machine import NOBODY, Meters, Outcome, ProducerIdentity, Turn
 from ottla.coordinators.transactions.machine import AbortWithFreshId, TransactionMachine, WriteMarkers
 from ottla.coordinators.transactions.rules import FreshIdNeeded
 from ottla.coordinators.transactions.transaction import TRANSITIONS, Transaction, group_by_topic
@@ -30,7 +30,7 @@ from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProd
 
 NOW = 1_700_000_000_000
 ID = "x"
-NOBODY_YET = Producer(-1, -1)
+NOBODY_YET = ProducerIdentity(-1, -1)
 
 Decide = Callable[[TransactionMachine, Turn], Outcome]
 FreshDecide = Callable[[TransactionMachine, Turn, int | None], Outcome]
@@ -141,7 +141,7 @@ class Stage:
 @dataclass
 class Client:
     version: int
-    producer: Producer = NOBODY_YET
+    producer: ProducerIdentity = NOBODY_YET
 
 
 def play(script: str, stage: Stage | None = None) -> Stage:
@@ -205,7 +205,7 @@ def request(stage: Stage, client: Client, verb: str, words: list[str]) -> object
 
 def answered(client: Client, reply: object, *, unheard: bool) -> str:
     if isinstance(reply, InitProducerIdResponse | EndTxnResponse) and reply.producer_id >= 0:
-        producer = Producer(reply.producer_id, reply.producer_epoch)
+        producer = ProducerIdentity(reply.producer_id, reply.producer_epoch)
         if not unheard:
             client.producer = producer
         return name(producer)
@@ -222,7 +222,7 @@ def shown(transaction: Transaction | None) -> str:
     return f"{transaction.state.shown} {name(transaction.producer)}{following}{inside}"
 
 
-def name(producer: Producer) -> str:
+def name(producer: ProducerIdentity) -> str:
     return f"{producer.id}/{producer.epoch}"
 
 

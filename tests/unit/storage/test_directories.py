@@ -21,7 +21,7 @@ from ottla.storage.directories import (
     STRAY,
     DataDirectory,
     DirectoryError,
-    Identity,
+    DirectoryIdentity,
     decode_checkpoint,
     decode_identity,
     encode_checkpoint,
@@ -90,10 +90,10 @@ def test_a_file_instead_of_a_directory_is_refused(tmp_path: Path) -> None:
 def test_an_identity_is_written_once(disk: SimulatedDisk) -> None:
     # Proves: the first claim marks the directory. Later ones must match it, and keep its directory id.
     directory = DataDirectory.open(disk, DATA)
-    assert directory.claim("cluster", 3, DIRECTORY_ID) == Identity("cluster", 3, DIRECTORY_ID)
+    assert directory.claim("cluster", 3, DIRECTORY_ID) == DirectoryIdentity("cluster", 3, DIRECTORY_ID)
     directory.close(clean=False)
     again = DataDirectory.open(disk, DATA)
-    assert again.identity == Identity("cluster", 3, DIRECTORY_ID)
+    assert again.identity == DirectoryIdentity("cluster", 3, DIRECTORY_ID)
     assert again.claim("cluster", 3, bytes(16)).directory_id == DIRECTORY_ID
     with pytest.raises(DirectoryError, match="belongs to cluster cluster, not to other"):
         again.claim("other", 3, DIRECTORY_ID)
@@ -103,13 +103,13 @@ def test_an_identity_is_written_once(disk: SimulatedDisk) -> None:
 
 def test_the_identity_file_has_the_format_of_kafka() -> None:
     # Proves: the file is what Kafka writes, comments and escapes included.
-    assert encode_identity(Identity("MkU3OEVBNTcwNTJENDM2Qg", 1, DIRECTORY_ID)) == (
+    assert encode_identity(DirectoryIdentity("MkU3OEVBNTcwNTJENDM2Qg", 1, DIRECTORY_ID)) == (
         b"cluster.id=MkU3OEVBNTcwNTJENDM2Qg\ndirectory.id=AAECAwQFBgcICQoLDA0ODw\nnode.id=1\nversion=1\n"
     )
     comment = b"#\n#Sat Nov 15 00:00:00 UTC 2025\n"
     theirs = b"node.id=7\ndirectory.id=AAECAwQFBgcICQoLDA0ODw\nversion=1\ncluster.id=a\\=b\n"
-    assert decode_identity(comment + theirs) == Identity("a=b", 7, DIRECTORY_ID)
-    strange = Identity("a = b#c!d:e\\f", 0, DIRECTORY_ID)
+    assert decode_identity(comment + theirs) == DirectoryIdentity("a=b", 7, DIRECTORY_ID)
+    strange = DirectoryIdentity("a = b#c!d:e\\f", 0, DIRECTORY_ID)
     assert decode_identity(encode_identity(strange)) == strange
 
 

@@ -4,7 +4,7 @@ import time
 from hashlib import blake2b
 from typing import NamedTuple
 
-from ottla.cli.progress import Progress
+from ottla.cli.progress import ProgressLine
 
 PRODUCE = "produce"
 CONSUME = "consume"
@@ -31,7 +31,7 @@ class LiveRate:
 
     def __init__(self, phase: str, total: float) -> None:
         self._phase = phase
-        self._progress = Progress(phase, total)
+        self._progress = ProgressLine(phase, total)
         self.started_s = time.perf_counter()
 
     def show(self, done: float, records: int, size: int) -> None:

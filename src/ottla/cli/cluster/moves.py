@@ -31,7 +31,7 @@ from ottla.cli.cluster.plans import (
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.numbers import parse_broker_id, parse_partition
 from ottla.cli.output import add_format_argument, counted, show_json, show_rows
-from ottla.cli.progress import Progress
+from ottla.cli.progress import ProgressLine
 from ottla.cli.suggestions import suggest
 from ottla.topic_partition import TopicPartition
 
@@ -193,7 +193,7 @@ def alter_assignments(own: "Client", plan: "Plan | dict[TopicPartition, None]") 
 def _wait(own: "Client", plan: Plan) -> None:
     """Wait until no partition of the plan moves any more, with a bar or with a line whenever the number changes."""
     shown = -1
-    with Progress("moving", len(plan)) as progress:
+    with ProgressLine("moving", len(plan)) as progress:
         while moving := _still_moving(own, plan):
             left = f"{moving} of {counted(len(plan), 'partition')} still moving"
             progress.show(len(plan) - moving, left)

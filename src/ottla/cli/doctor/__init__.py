@@ -18,7 +18,7 @@ from ottla.cli.client_settings import BOOTSTRAP, add_client_arguments, read_clie
 from ottla.cli.doctor.finding import NOTE, OK, PROBLEM, Finding
 from ottla.cli.numbers import int_between
 from ottla.cli.output import JSON, add_format_argument, counted, show_json
-from ottla.cli.progress import Progress
+from ottla.cli.progress import ProgressLine
 
 PORT_MAX = 65_535
 
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     settings = read_client_settings(options).settings
     findings = []
-    with Progress("doctor") as progress:
+    with ProgressLine("doctor") as progress:
         for finding in examine(options, settings, progress.say):
             progress.clear()
             findings.append(finding)

@@ -45,7 +45,7 @@ class Group(NamedTuple):
     members: list[Member]
 
 
-class Committed(NamedTuple):
+class OffsetAndEpoch(NamedTuple):
     offset: int
     leader_epoch: int | None
 
@@ -137,7 +137,7 @@ def _parse_assignment(data: bytes) -> list[TopicPartition]:
     return sorted(TopicPartition(topic.topic, part) for topic in topics for part in topic.partitions)
 
 
-def fetch_committed(client: "Client", group: str) -> dict[TopicPartition, Committed]:
+def fetch_committed(client: "Client", group: str) -> dict[TopicPartition, OffsetAndEpoch]:
     from ottla.client.groups import NAMES_UNTIL, raise_for_errors
     from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
@@ -147,7 +147,7 @@ def fetch_committed(client: "Client", group: str) -> dict[TopicPartition, Commit
     answer = client.ask_coordinator("group", group, request, NAMES_UNTIL)
     raise_for_errors(answer, f"offsets of group {group!r}")
     return {
-        TopicPartition(topic.name, each.partition_index): Committed(
+        TopicPartition(topic.name, each.partition_index): OffsetAndEpoch(
             each.committed_offset, each.committed_leader_epoch if each.committed_leader_epoch >= 0 else None
         )
         for topic in (answer.groups[0] if answer.groups else answer).topics

@@ -19,7 +19,7 @@ from ottla.cli.numbers import INT32_MAX, int_between
 from ottla.cli.offset_ranges import time_ms
 from ottla.cli.output import TABLE, add_format_argument
 from ottla.cli.pairs import parse_pairs
-from ottla.cli.progress import Progress
+from ottla.cli.progress import ProgressLine
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
     from ottla.cli.sql.complaints import explain_spark_errors
     from ottla.cli.sql.quiet import quiet_session
 
-    progress = Progress("sql")
+    progress = ProgressLine("sql")
     progress.say("starting Spark ...")
     with progress, quiet_session() as spark, explain_spark_errors():
         from ottla.spark.topic_tables import sql
@@ -107,7 +107,7 @@ def _read_query() -> str:
         raise CommandError("sql: standard input is not UTF-8 text", USAGE_ERROR) from None
 
 
-def _show(frame: "DataFrame", form: str, limit: int | None, progress: Progress) -> None:
+def _show(frame: "DataFrame", form: str, limit: int | None, progress: ProgressLine) -> None:
     from ottla.cli.sql.rows import show_rows_as_json, show_rows_as_table
 
     if form != TABLE:

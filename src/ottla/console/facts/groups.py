@@ -43,14 +43,14 @@ class ListedGroup(NamedTuple):
     coordinator: int
 
 
-class Committed(NamedTuple):
+class OffsetAndMetadata(NamedTuple):
     offset: int
     metadata: str = ""
     lag: int | None = None
     """Only of share groups, whose lag the broker computes."""
 
 
-Offsets = dict[TopicPartition, Committed]
+Offsets = dict[TopicPartition, OffsetAndMetadata]
 
 
 class GroupIndex(NamedTuple):
@@ -133,7 +133,7 @@ def _read_offsets_of(client: Client, node: int, names: list[str]) -> dict[str, O
 
 def _collect(answer: Any) -> Offsets:
     return {
-        TopicPartition(topic.name, each.partition_index): Committed(each.committed_offset, each.metadata or "")
+        TopicPartition(topic.name, each.partition_index): OffsetAndMetadata(each.committed_offset, each.metadata or "")
         for topic in answer.topics
         for each in topic.partitions
         if each.committed_offset >= 0 and not each.error_code
@@ -147,7 +147,7 @@ def _read_share_offsets(client: Client, group: ListedGroup) -> Offsets:
     except KafkaError:
         return {}
     return {
-        TopicPartition(topic.topic_name, each.partition_index): Committed(
+        TopicPartition(topic.topic_name, each.partition_index): OffsetAndMetadata(
             each.start_offset, lag=None if each.lag < 0 else each.lag
         )
         for found in answer.groups
@@ -168,7 +168,7 @@ def sum_lag(committed: Offsets, ends: Mapping[TopicPartition, int]) -> int:
     return sum(lag_of(each, ends.get(where)) or 0 for where, each in committed.items())
 
 
-def lag_of(committed: Committed, end: int | None) -> int | None:
+def lag_of(committed: OffsetAndMetadata, end: int | None) -> int | None:
     if committed.lag is not None:
         return committed.lag
     return None if end is None else count_lag(committed.offset, end)

@@ -12,10 +12,10 @@ from ottla.console import copying
 from ottla.console.calls import BadInput, Call, parse_number
 from ottla.console.console import Console
 from ottla.console.facts.groups import (
-    Committed,
     GroupDetails,
     ListedGroup,
     Member,
+    OffsetAndMetadata,
     delete_group,
     describe_group,
     find_lags,
@@ -45,7 +45,7 @@ class GroupRow(NamedTuple):
 
 class OffsetRow(NamedTuple):
     where: TopicPartition
-    committed: Committed | None
+    committed: OffsetAndMetadata | None
     end: int | None
     lag: int | None
     seconds: float | None

@@ -11,8 +11,8 @@ from typing import Literal
 from ottla.coordinators.classic.joins import JoinAttempt, Joins, format_reasons, unknown_member
 from ottla.coordinators.classic.members import Member, Roster, read_protocols
 from ottla.coordinators.classic.rebalance import Rebalance
-from ottla.coordinators.classic.states import State
-from ottla.coordinators.classic.subscriptions import CONSUMER, Subscriptions
+from ottla.coordinators.classic.states import ClassicState
+from ottla.coordinators.classic.subscriptions import CONSUMER, TopicSubscriptions
 from ottla.coordinators.formats import GroupMetadataKey, GroupMetadataValue
 from ottla.coordinators.machine import Caller, Outcome, StoredRecord, Turn
 from ottla.coordinators.outcome_builder import OutcomeBuilder
@@ -33,12 +33,12 @@ class ClassicGroup:
         self.id = group_id
         self._rebalance = Rebalance(group_id)
         self._joins = Joins(self._rebalance)
-        self._subscriptions = Subscriptions(self._rebalance)
+        self._subscriptions = TopicSubscriptions(self._rebalance)
 
     # --- description ---
 
     @property
-    def state(self) -> State:
+    def state(self) -> ClassicState:
         return self._rebalance.state
 
     @property
@@ -64,7 +64,7 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        return self.state is State.EMPTY
+        return self.state is ClassicState.EMPTY
 
     @property
     def size(self) -> int:
@@ -96,13 +96,13 @@ class ClassicGroup:
         if self.is_empty:
             since_ms = self._rebalance.state_since_ms
             return since_ms if since_ms >= 0 else committed_ms
-        if self.state is State.STABLE and self.uses_consumer_protocol:
+        if self.state is ClassicState.STABLE and self.uses_consumer_protocol:
             return committed_ms if self._subscriptions.find_topics() is not None else None
         return None
 
     def describe(self) -> DescribedGroup:
         """The members' metadata is shown only while the group is stable: in other states the protocol may change."""
-        protocol = self.protocol if self.state is State.STABLE else None
+        protocol = self.protocol if self.state is ClassicState.STABLE else None
         return DescribedGroup(
             group_id=self.id,
             group_state=self.state_name,
@@ -132,11 +132,11 @@ class ClassicGroup:
                 raise KafkaError(
                     ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the group has chosen {chosen!r}, not {given!r}"
                 )
-        if self.state is State.PREPARING_REBALANCE:
+        if self.state is ClassicState.PREPARING_REBALANCE:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, "the group is rebalancing: join again")
         outcome = OutcomeBuilder(turn)
         rebalance.mark_synced(member)
-        if self.state is State.STABLE:
+        if self.state is ClassicState.STABLE:
             outcome.reply(turn.ticket, rebalance.build_sync_response(member.assignment))
             return outcome.build()
         outcome.may_be_refused = True  # then the group keeps waiting for an assignment that fits into the log
@@ -149,7 +149,7 @@ class ClassicGroup:
         member = self._find_member(request.member_id, request.group_instance_id)
         self._check_generation(request.generation_id)
         self._rebalance.renew(member, turn)
-        if self.state is State.PREPARING_REBALANCE:
+        if self.state is ClassicState.PREPARING_REBALANCE:
             return Outcome.answer(turn, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         return Outcome.answer(turn, HeartbeatResponse())
 
@@ -204,7 +204,7 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "only members may commit offsets of a group that has members")
         member = self._find_member(member_id, instance_id)
         self._check_generation(generation)
-        if self.state is State.COMPLETING_REBALANCE:
+        if self.state is ClassicState.COMPLETING_REBALANCE:
             raise KafkaError(
                 ErrorCode.REBALANCE_IN_PROGRESS, "the group is rebalancing: its partitions are not assigned yet"
             )
@@ -261,13 +261,13 @@ class ClassicGroup:
 
     def _rebalance_remaining(self, outcome: OutcomeBuilder, members_before: int, reason: str) -> None:
         """Begin a rebalance if members have left, or finish one that waited only for those who left."""
-        if self.state is State.PREPARING_REBALANCE or len(self.members) < members_before:
+        if self.state is ClassicState.PREPARING_REBALANCE or len(self.members) < members_before:
             self._rebalance.advance(outcome, lambda: reason)
 
     def rebalance(self, turn: Turn, reason: str) -> Outcome:
         """Begin a rebalance for a reason that comes from the coordinator, unless one has begun already."""
         outcome = OutcomeBuilder(turn)
-        if self.state is not State.PREPARING_REBALANCE:
+        if self.state is not ClassicState.PREPARING_REBALANCE:
             self._rebalance.prepare(outcome, reason)
         return outcome.build()
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ottla.coordinators.classic.members import Member, Protocols, choose_rebalance_timeout_ms
 from ottla.coordinators.classic.rebalance import Rebalance
-from ottla.coordinators.classic.states import State
+from ottla.coordinators.classic.states import ClassicState
 from ottla.coordinators.machine import Caller, Outcome, Turn
 from ottla.coordinators.outcome_builder import OutcomeBuilder
 from ottla.errors import ErrorCode, KafkaError
@@ -84,12 +84,12 @@ class Joins:
     def _has_room(self, request: JoinGroupRequest, turn: Turn) -> bool:
         """Whether group.max.size leaves room. If the limit was lowered, the members that join first stay."""
         state, limit = self._rebalance.state, turn.config.group_max_size
-        if state is State.EMPTY:
+        if state is ClassicState.EMPTY:
             return True
         known = self._roster.get(request.member_id)
         if known is None and not request.member_id and request.group_instance_id is not None:
             known = self._roster.find_instance(request.group_instance_id)
-        if state is State.PREPARING_REBALANCE:
+        if state is ClassicState.PREPARING_REBALANCE:
             return (known is not None and known.joining is not None) or self._roster.joining_count < limit
         return known is not None or len(self._roster) < limit
 
@@ -99,13 +99,13 @@ class Joins:
         member = self._roster.get(request.member_id)
         if member is not None:
             self._rebalance.dismiss(outcome, member)
-        if self._rebalance.state is State.PREPARING_REBALANCE:
+        if self._rebalance.state is ClassicState.PREPARING_REBALANCE:
             self._rebalance.advance(outcome, lambda: "the group is full")
 
     def _check_protocols(self, attempt: JoinAttempt) -> None:
         """The first member decides the protocol type. The others must have a protocol in common with all members."""
         request, protocol_type = attempt.request, self._rebalance.protocol_type
-        if self._rebalance.state is State.EMPTY:
+        if self._rebalance.state is ClassicState.EMPTY:
             if request.protocol_type and attempt.protocols:
                 return
             problem = "a member must name its protocol type and at least one protocol"
@@ -152,7 +152,7 @@ class Joins:
         rebalance, leader_before = self._rebalance, self._roster.leader.id if self._roster.leader is not None else ""
         self._fence(outcome, member)
         self._replace(outcome, member, attempt)
-        if rebalance.state is State.STABLE and self._roster.choose_protocol() == rebalance.protocol:
+        if rebalance.state is ClassicState.STABLE and self._roster.choose_protocol() == rebalance.protocol:
             # Nothing changes for the other members, so there is no rebalance: it keeps its assignment.
             outcome.store(rebalance.build_record(outcome.turn, {each.id: each.assignment for each in self._roster}))
             joined = rebalance.build_join_response(member)
@@ -193,7 +193,7 @@ class Joins:
         member = self.find_member(request.member_id, request.group_instance_id)
         unchanged = member.protocols == attempt.protocols
         state, leads = self._rebalance.state, member is self._roster.leader
-        if unchanged and (state is State.COMPLETING_REBALANCE or (state is State.STABLE and not leads)):
+        if unchanged and (state is ClassicState.COMPLETING_REBALANCE or (state is ClassicState.STABLE and not leads)):
             # It may have missed the response to its last JoinGroup. A leader that joins a stable group wants a new
             # assignment, for example because its topics have changed: then there is a rebalance.
             outcome.reply(outcome.turn.ticket, self._rebalance.build_join_response(member))

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from ottla.coordinators.classic.members import Member, Roster
-from ottla.coordinators.classic.states import TRANSITIONS, State
+from ottla.coordinators.classic.states import TRANSITIONS, ClassicState
 from ottla.coordinators.formats import GroupMetadataKey, GroupMetadataValue
 from ottla.coordinators.groups.sessions import Sessions
 from ottla.coordinators.machine import StoredRecord, Ticket, Turn
@@ -51,7 +51,7 @@ class Rebalance:
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        self.state = State.EMPTY
+        self.state = ClassicState.EMPTY
         self.state_since_ms = -1
         self.generation = 0
         self.protocol_type: str | None = None
@@ -72,20 +72,20 @@ class Rebalance:
 
     def advance(self, outcome: OutcomeBuilder, reason: Callable[[], str]) -> None:
         """Begin a rebalance, or finish the joining phase if no other member has to be waited for."""
-        if self.state is not State.PREPARING_REBALANCE:
+        if self.state is not ClassicState.PREPARING_REBALANCE:
             self.prepare(outcome, reason())
         elif self.roster.has_all_joined and (not self.is_initial or not self.roster):
             self._complete_joining(outcome)
 
     def prepare(self, outcome: OutcomeBuilder, reason: str) -> None:
         """Begin a rebalance: ask all members to join again."""
-        if self.state is State.COMPLETING_REBALANCE:
+        if self.state is ClassicState.COMPLETING_REBALANCE:
             self._cancel_syncs(outcome)
         else:
             self._began_ms = outcome.turn.monotonic_ms
         self.unsynced.clear()
-        self.is_initial = self.state is State.EMPTY
-        self._move(State.PREPARING_REBALANCE, outcome.turn)
+        self.is_initial = self.state is ClassicState.EMPTY
+        self._move(ClassicState.PREPARING_REBALANCE, outcome.turn)
         logger.info(
             "a rebalance of the group begins",
             extra=fields(group=self.group_id, generation=self.generation, reason=reason),
@@ -102,7 +102,7 @@ class Rebalance:
 
     def expire(self, outcome: OutcomeBuilder) -> None:
         """Called when the deadline has come."""
-        if self.state is not State.PREPARING_REBALANCE:
+        if self.state is not ClassicState.PREPARING_REBALANCE:
             self._drop_unsynced(outcome)
         elif self.is_initial and self._has_newcomers and self._remaining_ms:
             # Members have joined during the delay, so more may follow: wait once more.
@@ -127,7 +127,7 @@ class Rebalance:
             outcome.store(self.build_record(outcome.turn, {}))
             return
         self.protocol = self.roster.choose_protocol()
-        self._move(State.COMPLETING_REBALANCE, outcome.turn)
+        self._move(ClassicState.COMPLETING_REBALANCE, outcome.turn)
         for member in self.roster:
             outcome.reply(self.roster.stop_joining(member), self.build_join_response(member))
             member.is_new = False
@@ -166,7 +166,7 @@ class Rebalance:
             self._forget(member)
         self.prepare(outcome, "members did not send SyncGroup in time")
 
-    def _move(self, state: State, turn: Turn) -> None:
+    def _move(self, state: ClassicState, turn: Turn) -> None:
         if state not in TRANSITIONS[self.state]:
             raise AssertionError(f"a group cannot go from {self.state} to {state}")
         self.state, self.state_since_ms = state, turn.wall_ms
@@ -236,11 +236,11 @@ class Rebalance:
 
     def replay(self, value: GroupMetadataValue | None) -> None:
         if value is None:
-            self.state = State.DEAD
+            self.state = ClassicState.DEAD
             return
         self.protocol_type = value.protocol_type or None
         self.protocol = value.protocol
         self.generation = value.generation
         self.state_since_ms = value.current_state_timestamp
         self.roster.restore(value.members, value.protocol, value.leader)
-        self.state = State.STABLE if self.roster else State.EMPTY
+        self.state = ClassicState.STABLE if self.roster else ClassicState.EMPTY

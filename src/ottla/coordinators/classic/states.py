@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class State(StrEnum):
+class ClassicState(StrEnum):
     """The state of a classic group, with the name that Kafka shows to clients."""
 
     EMPTY = "Empty"
@@ -22,19 +22,19 @@ _DELETED: Final = "deleted or expired"
 _CONVERTED: Final = "becomes a consumer group"
 _DISTURBED: Final = "a member joins, leaves, fails or changes its mind"
 
-TRANSITIONS: Final[Mapping[State, Mapping[State, str]]] = {
-    State.EMPTY: {State.PREPARING_REBALANCE: "a first member joins", State.DEAD: _DELETED},
-    State.PREPARING_REBALANCE: {
-        State.COMPLETING_REBALANCE: "all members joined, or their time is up",
-        State.EMPTY: "nobody is left",
-        State.DEAD: _CONVERTED,
+TRANSITIONS: Final[Mapping[ClassicState, Mapping[ClassicState, str]]] = {
+    ClassicState.EMPTY: {ClassicState.PREPARING_REBALANCE: "a first member joins", ClassicState.DEAD: _DELETED},
+    ClassicState.PREPARING_REBALANCE: {
+        ClassicState.COMPLETING_REBALANCE: "all members joined, or their time is up",
+        ClassicState.EMPTY: "nobody is left",
+        ClassicState.DEAD: _CONVERTED,
     },
-    State.COMPLETING_REBALANCE: {
-        State.STABLE: "the leader's assignment is stored",
-        State.PREPARING_REBALANCE: _DISTURBED,
-        State.DEAD: _CONVERTED,
+    ClassicState.COMPLETING_REBALANCE: {
+        ClassicState.STABLE: "the leader's assignment is stored",
+        ClassicState.PREPARING_REBALANCE: _DISTURBED,
+        ClassicState.DEAD: _CONVERTED,
     },
-    State.STABLE: {State.PREPARING_REBALANCE: _DISTURBED, State.DEAD: _CONVERTED},
-    State.DEAD: {},
+    ClassicState.STABLE: {ClassicState.PREPARING_REBALANCE: _DISTURBED, ClassicState.DEAD: _CONVERTED},
+    ClassicState.DEAD: {},
 }
 """The states that may follow each state, with the reason."""

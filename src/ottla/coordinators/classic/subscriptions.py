@@ -11,7 +11,7 @@ CONSUMER = "consumer"
 _VERSION_BYTES = 2
 
 
-class Subscriptions:
+class TopicSubscriptions:
     """Computed on demand, and kept until the members or their metadata change."""
 
     __slots__ = ("_found", "_found_for", "_rebalance")

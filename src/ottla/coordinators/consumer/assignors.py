@@ -32,7 +32,7 @@ Assignor = Callable[[Mapping[str, Subscriber], Mapping[bytes, int]], dict[str, P
 BALANCE_ROUNDS: Final = 32
 """How often to even out all topics at most. Each round improves the balance; this limit bounds the work."""
 
-_Draft = dict[str, dict[bytes, set[int]]]
+_Assignment = dict[str, dict[bytes, set[int]]]
 
 
 def assign_range(subscribers: Mapping[str, Subscriber], sizes: Mapping[bytes, int]) -> dict[str, Partitions]:
@@ -70,7 +70,7 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": 
 
 def _assign_alike(
     order: Sequence[str], subscribers: Mapping[str, Subscriber], topics: frozenset[bytes], sizes: Mapping[bytes, int]
-) -> _Draft:
+) -> _Assignment:
     """All members subscribe to the same topics: each gets the same number, and some of them one more."""
     draft, free = _keep_what_is_valid(order, subscribers, sizes)
     quota, extra = divmod(sum(sizes[topic] for topic in topics), len(order))
@@ -88,7 +88,9 @@ def _assign_alike(
     return draft
 
 
-def _assign_mixed(order: Sequence[str], subscribers: Mapping[str, Subscriber], sizes: Mapping[bytes, int]) -> _Draft:
+def _assign_mixed(
+    order: Sequence[str], subscribers: Mapping[str, Subscriber], sizes: Mapping[bytes, int]
+) -> _Assignment:
     """Members subscribe to different topics: assign what is free, then even out topic by topic."""
     draft, free = _keep_what_is_valid(order, subscribers, sizes)
     loads = {id: _count(draft[id]) for id in order}
@@ -111,7 +113,7 @@ def _assign_mixed(order: Sequence[str], subscribers: Mapping[str, Subscriber], s
     return draft
 
 
-def _even_out(topic: bytes, members: Sequence[str], draft: _Draft, loads: dict[str, int]) -> int:
+def _even_out(topic: bytes, members: Sequence[str], draft: _Assignment, loads: dict[str, int]) -> int:
     """Move partitions of one topic from its busiest subscribers to the idlest. Returns the number of moves."""
     moves = 0
     idle = [(loads[id], id) for id in members]
@@ -141,9 +143,9 @@ def _even_out(topic: bytes, members: Sequence[str], draft: _Draft, loads: dict[s
 
 def _keep_what_is_valid(
     order: Iterable[str], subscribers: Mapping[str, Subscriber], sizes: Mapping[bytes, int]
-) -> tuple[_Draft, list[tuple[bytes, int]]]:
+) -> tuple[_Assignment, list[tuple[bytes, int]]]:
     """Returns what members hold and still subscribe to, and every other subscribed partition."""
-    draft: _Draft = {}
+    draft: _Assignment = {}
     taken: dict[bytes, set[int]] = {}
     for id in order:
         subscriber = subscribers[id]
@@ -191,5 +193,5 @@ def _count(partitions: Mapping[bytes, set[int]]) -> int:
     return sum(map(len, partitions.values()))
 
 
-def _freeze(draft: _Draft) -> dict[str, Partitions]:
+def _freeze(draft: _Assignment) -> dict[str, Partitions]:
     return {id: {topic: frozenset(numbers) for topic, numbers in kept.items()} for id, kept in draft.items()}

@@ -19,7 +19,7 @@ from ottla.coordinators.consumer.identities import (
 )
 from ottla.coordinators.consumer.members import Member, MemberState
 from ottla.coordinators.consumer.rebalance import ConsumerRebalance
-from ottla.coordinators.consumer.state import Change, GroupState
+from ottla.coordinators.consumer.state import GroupChange, GroupState
 from ottla.coordinators.formats import ClassicMemberMetadata, ClassicProtocol
 from ottla.coordinators.groups.consumer_protocol import (
     PROTOCOL_TYPE,
@@ -57,7 +57,7 @@ class ClassicMembers:
 
     def join(
         self,
-        change: Change,
+        change: GroupChange,
         request: JoinGroupRequest,
         caller: Caller,
         turn: Turn,
@@ -172,7 +172,7 @@ class ClassicMembers:
             message = f"the members of group {state.id!r} do not support these protocols"
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
 
-    def _identify(self, change: Change, request: JoinGroupRequest, fresh_member_id: str) -> tuple[Member, bool]:
+    def _identify(self, change: GroupChange, request: JoinGroupRequest, fresh_member_id: str) -> tuple[Member, bool]:
         """The member before this request, and whether it replaces a static member of the consumer protocol."""
         member_id = request.member_id or fresh_member_id
         if request.group_instance_id is None:

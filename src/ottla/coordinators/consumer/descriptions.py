@@ -20,7 +20,7 @@ CLASSIC_MEMBER: Final = 0
 CONSUMER_MEMBER: Final = 1
 
 
-class State(StrEnum):
+class ConsumerState(StrEnum):
     """The state of a consumer group, with the name that Kafka shows to clients."""
 
     EMPTY = "Empty"
@@ -36,43 +36,43 @@ _EMPTIED: Final = "the last member is gone"
 _CHANGED: Final = "a member came, went or subscribed to something else; or its topics changed"
 _CONVERTED: Final = "becomes a classic group"
 
-TRANSITIONS: Final[Mapping[State, Mapping[State, str]]] = {
-    State.EMPTY: {
-        State.ASSIGNING: "a first member joins, too soon for another assignment",
-        State.RECONCILING: "a first member joins, and has to give something back",
-        State.STABLE: "a first member joins",
-        State.DEAD: "deleted or expired",
+TRANSITIONS: Final[Mapping[ConsumerState, Mapping[ConsumerState, str]]] = {
+    ConsumerState.EMPTY: {
+        ConsumerState.ASSIGNING: "a first member joins, too soon for another assignment",
+        ConsumerState.RECONCILING: "a first member joins, and has to give something back",
+        ConsumerState.STABLE: "a first member joins",
+        ConsumerState.DEAD: "deleted or expired",
     },
-    State.ASSIGNING: {
-        State.RECONCILING: "the assignor has computed targets",
-        State.STABLE: "the assignor has computed targets, and everybody is there already",
-        State.EMPTY: _EMPTIED,
-        State.DEAD: _CONVERTED,
+    ConsumerState.ASSIGNING: {
+        ConsumerState.RECONCILING: "the assignor has computed targets",
+        ConsumerState.STABLE: "the assignor has computed targets, and everybody is there already",
+        ConsumerState.EMPTY: _EMPTIED,
+        ConsumerState.DEAD: _CONVERTED,
     },
-    State.RECONCILING: {
-        State.STABLE: "every member has come to its target",
-        State.ASSIGNING: _CHANGED,
-        State.EMPTY: _EMPTIED,
-        State.DEAD: _CONVERTED,
+    ConsumerState.RECONCILING: {
+        ConsumerState.STABLE: "every member has come to its target",
+        ConsumerState.ASSIGNING: _CHANGED,
+        ConsumerState.EMPTY: _EMPTIED,
+        ConsumerState.DEAD: _CONVERTED,
     },
-    State.STABLE: {
-        State.ASSIGNING: _CHANGED,
-        State.RECONCILING: "the assignor has computed other targets",
-        State.EMPTY: _EMPTIED,
-        State.DEAD: _CONVERTED,
+    ConsumerState.STABLE: {
+        ConsumerState.ASSIGNING: _CHANGED,
+        ConsumerState.RECONCILING: "the assignor has computed other targets",
+        ConsumerState.EMPTY: _EMPTIED,
+        ConsumerState.DEAD: _CONVERTED,
     },
-    State.DEAD: {},
+    ConsumerState.DEAD: {},
 }
 """The states that may follow each state, with the reason."""
 
 
-def find_state(state: GroupState) -> State:
+def find_state(state: GroupState) -> ConsumerState:
     """The state is not stored: it follows from the epochs."""
     if not state.members:
-        return State.EMPTY
+        return ConsumerState.EMPTY
     if state.epoch > state.target_epoch:
-        return State.ASSIGNING
-    return State.STABLE if state.is_settled else State.RECONCILING
+        return ConsumerState.ASSIGNING
+    return ConsumerState.STABLE if state.is_settled else ConsumerState.RECONCILING
 
 
 def describe(state: GroupState, turn: Turn) -> DescribedGroup:

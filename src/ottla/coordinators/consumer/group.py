@@ -25,7 +25,7 @@ from ottla.coordinators.consumer.identities import (
 )
 from ottla.coordinators.consumer.members import LEAVING, LEAVING_FOR_NOW, Member
 from ottla.coordinators.consumer.rebalance import ConsumerRebalance
-from ottla.coordinators.consumer.state import Change, GroupState, Resolution
+from ottla.coordinators.consumer.state import GroupChange, GroupState, Resolution
 from ottla.coordinators.consumer.topic_searches import store_resolutions
 from ottla.coordinators.groups.consumer_protocol import PROTOCOL_TYPE
 from ottla.coordinators.groups.downgrade import Downgrade, build_downgrade_records, may_downgrade
@@ -88,11 +88,11 @@ class ConsumerGroup:
 
     # --- heartbeats ---
 
-    def begin_change(self, turn: Turn) -> Change:
-        return Change(self.state, turn)
+    def begin_change(self, turn: Turn) -> GroupChange:
+        return GroupChange(self.state, turn)
 
     def consumer_heartbeat(
-        self, change: Change, request: ConsumerGroupHeartbeatRequest, caller: Caller, turn: Turn
+        self, change: GroupChange, request: ConsumerGroupHeartbeatRequest, caller: Caller, turn: Turn
     ) -> Outcome:
         """`change` may already hold the records that convert a classic group into this one."""
         if request.member_epoch in (LEAVING, LEAVING_FOR_NOW):
@@ -121,7 +121,9 @@ class ConsumerGroup:
             change.request(subscribed.search)
         return change.build()
 
-    def _identify(self, change: Change, request: ConsumerGroupHeartbeatRequest, owned: Partitions | None) -> Member:
+    def _identify(
+        self, change: GroupChange, request: ConsumerGroupHeartbeatRequest, owned: Partitions | None
+    ) -> Member:
         """The member before this request. A new member has no fields but its id."""
         if request.member_epoch != 0:
             member = find_identified_member(change.state, request.member_id, request.instance_id)
@@ -135,7 +137,7 @@ class ConsumerGroup:
             raise KafkaError(ErrorCode.UNRELEASED_INSTANCE_ID, message)
         return replace_member(change, static, request.member_id)
 
-    def _leave(self, change: Change, request: ConsumerGroupHeartbeatRequest, turn: Turn) -> Outcome:
+    def _leave(self, change: GroupChange, request: ConsumerGroupHeartbeatRequest, turn: Turn) -> Outcome:
         member = find_identified_member(change.state, request.member_id, request.instance_id)
         response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         if request.member_epoch == LEAVING_FOR_NOW:
@@ -146,7 +148,7 @@ class ConsumerGroup:
         change.reply(turn.ticket, response)
         return change.build()
 
-    def dismiss(self, change: Change, members: Sequence[Member], turn: Turn, reason: str) -> None:
+    def dismiss(self, change: GroupChange, members: Sequence[Member], turn: Turn, reason: str) -> None:
         """Remove members from the group, and raise its epoch, so that their partitions are assigned to others."""
         for member in members:
             logger.info(
@@ -195,7 +197,7 @@ class ConsumerGroup:
         change.reply(turn.ticket, response)
         return change.build()
 
-    def take_over(self, change: Change, group: ClassicGroup, turn: Turn) -> None:
+    def take_over(self, change: GroupChange, group: ClassicGroup, turn: Turn) -> None:
         """Take over the members of a classic group. Members that wait for a reply of that group are told to join
         again."""
 

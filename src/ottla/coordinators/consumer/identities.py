@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from ottla.coordinators.consumer.assignors import Partitions
 from ottla.coordinators.consumer.members import Member, MemberState
-from ottla.coordinators.consumer.state import Change, GroupState
+from ottla.coordinators.consumer.state import GroupChange, GroupState
 from ottla.errors import ErrorCode, KafkaError
 
 
@@ -35,7 +35,7 @@ def find_identified_member(state: GroupState, member_id: str, instance_id: str |
     return member
 
 
-def replace_member(change: Change, static: Member, member_id: str) -> Member:
+def replace_member(change: GroupChange, static: Member, member_id: str) -> Member:
     """Replace a static member that was restarted, under its new id."""
     group_id, target = change.state.id, change.state.target(static.id)
     member = replace(static, id=member_id, epoch=0, previous_epoch=0)

@@ -1,7 +1,7 @@
 """The steps of a rebalance of a consumer group: a changed subscription raises the group's epoch, a new epoch needs a
 new target assignment, and members move towards their targets.
 
-Each step adds its records to a `Change`, whose state the next step sees.
+Each step adds its records to a `GroupChange`, whose state the next step sees.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from ottla.coordinators.consumer.assignors import ASSIGNORS, Assignor, Partition
 from ottla.coordinators.consumer.members import Member, MemberState
 from ottla.coordinators.consumer.reconciliation import Goal, reconcile
 from ottla.coordinators.consumer.regular_expressions import check_pattern
-from ottla.coordinators.consumer.state import Change, GroupState
+from ottla.coordinators.consumer.state import GroupChange, GroupState
 from ottla.coordinators.consumer.topic_hashes import TopicHashes
 from ottla.coordinators.consumer.topic_searches import TopicSearch, TopicSearches, store_resolutions
 from ottla.coordinators.groups.sessions import Sessions
@@ -44,7 +44,7 @@ class ConsumerRebalance:
         """When the rebalance began that not all members have finished yet."""
 
     def subscribe(
-        self, change: Change, before: Member, member: Member, turn: Turn, sight: Sight | None = None
+        self, change: GroupChange, before: Member, member: Member, turn: Turn, sight: Sight | None = None
     ) -> SubscriptionChange:
         """Store a member's subscription, and raise the group's epoch if it changes what the group reads. Patterns are
         matched with the topics that the member's client can see."""
@@ -68,7 +68,7 @@ class ConsumerRebalance:
         self.raise_epoch(change, turn, bump)
         return SubscriptionChange(names_changed or pattern_changed, search)
 
-    def raise_epoch(self, change: Change, turn: Turn, bump: bool) -> None:
+    def raise_epoch(self, change: GroupChange, turn: Turn, bump: bool) -> None:
         """Raise the group's epoch if `bump` is set, or if a subscribed topic has changed since the last time."""
         seen = (turn.image.topics_by_name, turn.image.brokers)
         if not bump and self._seen is not None and self._seen[0] is seen[0] and self._seen[1] is seen[1]:
@@ -97,7 +97,7 @@ class ConsumerRebalance:
     def _remember_seen(self, seen: tuple[object, object]) -> None:
         self._seen = seen
 
-    def assign(self, change: Change, turn: Turn) -> None:
+    def assign(self, change: GroupChange, turn: Turn) -> None:
         """Compute the target assignment if it is older than the group's epoch, but not more often than configured."""
         state = change.state
         if state.target_epoch >= state.epoch or not _may_assign(state, turn):
@@ -112,7 +112,7 @@ class ConsumerRebalance:
         change.store(state.target_epoch_record(state.epoch, turn.wall_ms))
 
     def reconcile(
-        self, change: Change, member_id: str, owned: Partitions | None, subscription_changed: bool, turn: Turn
+        self, change: GroupChange, member_id: str, owned: Partitions | None, subscription_changed: bool, turn: Turn
     ) -> Member:
         """Move the member one step towards its target."""
         state = change.state

@@ -1,7 +1,8 @@
 """The stored state of one consumer group. It is immutable, and changes by replay only.
 
 Replaying a record returns the next state and leaves this one as it is. So a turn can replay the records that it is
-about to store into a state of its own (`Change`) and see what they lead to; a turn that is refused leaves no trace.
+about to store into a state of its own (`GroupChange`) and see what they lead to. A turn that is refused changes
+nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -159,7 +160,7 @@ class GroupState:
         return records
 
 
-class Change(OutcomeBuilder):
+class GroupChange(OutcomeBuilder):
     """The outcome of a turn of a consumer group, together with the state that its records lead to.
 
     A consumer group changes nothing but by records and effects, so an outcome that is too large for the log may be

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from ottla.cluster.image import Image
 from ottla.coordinators.consumer.regular_expressions import match_patterns
-from ottla.coordinators.consumer.state import Change, Resolution
+from ottla.coordinators.consumer.state import GroupChange, Resolution
 from ottla.coordinators.machine import Sight, Turn
 
 MATCHES_AT_ONCE: Final = 1000
@@ -51,7 +51,7 @@ class TopicSearches:
         self._acls: object = None
         self._is_running = False
 
-    def find_due(self, change: Change, turn: Turn, sight: Sight | None = None) -> TopicSearch | None:
+    def find_due(self, change: GroupChange, turn: Turn, sight: Sight | None = None) -> TopicSearch | None:
         """The search that is due now, if any."""
         state = change.state
         if not state.patterns or self._is_running:
@@ -80,7 +80,7 @@ class TopicSearches:
         self._is_running = False
 
 
-def store_resolutions(change: Change, found: Mapping[str, Resolution]) -> bool:
+def store_resolutions(change: GroupChange, found: Mapping[str, Resolution]) -> bool:
     """Store what the patterns match. Returns whether any of them matches other topics than before. Patterns that no
     member uses any more are ignored."""
     news = False

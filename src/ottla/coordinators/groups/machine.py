@@ -19,7 +19,7 @@ from ottla.coordinators.formats import (
 )
 from ottla.coordinators.groups.downgrade import Downgrade
 from ottla.coordinators.groups.group import Group
-from ottla.coordinators.machine import Caller, Outcome, Producer, StoredRecord, Turn
+from ottla.coordinators.machine import Caller, Outcome, ProducerIdentity, StoredRecord, Turn
 from ottla.coordinators.offsets.offsets import Offsets
 from ottla.coordinators.offsets.requests import OffsetRequests
 from ottla.errors import ErrorCode, KafkaError
@@ -280,7 +280,7 @@ class GroupMachine:
 
     # The log
 
-    def replay(self, record: StoredRecord, written_ms: int, producer: Producer | None) -> None:
+    def replay(self, record: StoredRecord, written_ms: int, producer: ProducerIdentity | None) -> None:
         key: Any = record.key
         value: Any = record.value
         if type(key) in CONSUMER_KEYS:
@@ -288,12 +288,14 @@ class GroupMachine:
         else:
             _REPLAYS[type(key)](self, key, value, producer)
 
-    def _replay_offset(self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer: Producer | None) -> None:
+    def _replay_offset(
+        self, key: OffsetCommitKey, value: OffsetCommitValue | None, producer: ProducerIdentity | None
+    ) -> None:
         self.offsets.replay(key, value, None if producer is None else producer.id)
         if value is not None and key.group_id not in self.groups:
             self.groups[key.group_id] = ClassicGroup(key.group_id)
 
-    def _replay_classic(self, key: GroupMetadataKey, value: Any, producer: Producer | None) -> None:
+    def _replay_classic(self, key: GroupMetadataKey, value: Any, producer: ProducerIdentity | None) -> None:
         group = self.groups.get(key.group_id)
         if value is None:
             if isinstance(group, ClassicGroup):
@@ -317,7 +319,7 @@ class GroupMachine:
         else:
             group.replay(record)
 
-    def end_transaction(self, producer: Producer, committed: bool) -> None:
+    def end_transaction(self, producer: ProducerIdentity, committed: bool) -> None:
         self.offsets.end_transaction(producer.id, committed)
 
     def finish_loading(self, turn: Turn) -> Outcome:
@@ -327,7 +329,7 @@ class GroupMachine:
         return Outcome.merge([group.finish_loading(turn) for group in inhabited])
 
 
-_REPLAYS: dict[type, Callable[[GroupMachine, Any, Any, Producer | None], None]] = {
+_REPLAYS: dict[type, Callable[[GroupMachine, Any, Any, ProducerIdentity | None], None]] = {
     OffsetCommitKey: GroupMachine._replay_offset,
     GroupMetadataKey: GroupMachine._replay_classic,
 }

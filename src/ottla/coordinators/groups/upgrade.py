@@ -12,7 +12,7 @@ from ottla.coordinators.classic.group import ClassicGroup
 from ottla.coordinators.classic.members import Member as ClassicMember
 from ottla.coordinators.consumer.assignors import NO_PARTITIONS, Partitions
 from ottla.coordinators.consumer.members import Member
-from ottla.coordinators.consumer.state import Change, GroupState
+from ottla.coordinators.consumer.state import GroupChange, GroupState
 from ottla.coordinators.consumer.topic_hashes import TopicHashes
 from ottla.coordinators.formats import ClassicMemberMetadata, ClassicProtocol
 from ottla.coordinators.groups.consumer_protocol import partitions_by_id, read_assignment, read_subscription
@@ -37,7 +37,7 @@ def build_upgrade_records(group: ClassicGroup, turn: Turn) -> list[StoredRecord]
     except Malformed as error:
         raise _refusal(group, f"the subscription or assignment of a member cannot be read: {error}") from None
     logger.info("the classic group becomes a consumer group", extra=fields(group=group.id, epoch=group.generation))
-    change = Change(GroupState(group.id), turn)
+    change = GroupChange(GroupState(group.id), turn)
     change.store(*(member.metadata_record(group.id) for member in members))
     topics = TopicHashes().compute(change.state.subscribed_topics(), turn.image)
     change.store(change.state.epoch_record(group.generation, topics))

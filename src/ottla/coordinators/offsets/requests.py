@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ottla.cluster.image import Image
 from ottla.coordinators.formats import OffsetCommitKey, OffsetCommitValue
 from ottla.coordinators.groups.group import Group, PartitionCheck
-from ottla.coordinators.machine import Outcome, Producer, StoredRecord, Turn
+from ottla.coordinators.machine import Outcome, ProducerIdentity, StoredRecord, Turn
 from ottla.coordinators.offsets.offsets import Offsets
 from ottla.errors import ErrorCode, KafkaError
 from ottla.topic_partition import TopicPartition
@@ -126,7 +126,7 @@ class OffsetRequests:
                 )
             topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=results))
         turn.meters.groups.offsets_committed += len(records)
-        producer = Producer(request.producer_id, request.producer_epoch)
+        producer = ProducerIdentity(request.producer_id, request.producer_epoch)
         return Outcome.answer(turn, TxnOffsetCommitResponse(topics=topics), records, producer, may_be_refused=True)
 
     # Reading

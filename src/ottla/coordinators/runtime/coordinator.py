@@ -12,7 +12,7 @@ from ottla.cluster.metadata import Decision, Metadata
 from ottla.config import BrokerConfig
 from ottla.coordinators.formats import RecordFormat
 from ottla.coordinators.internal_topics import InternalTopic, key_hash
-from ottla.coordinators.machine import NOBODY, Machine, Meters, Outcome, Producer, Reply, Ticket, Turn
+from ottla.coordinators.machine import NOBODY, Machine, Meters, Outcome, ProducerIdentity, Reply, Ticket, Turn
 from ottla.coordinators.runtime.loading import read_batches
 from ottla.coordinators.runtime.shard import LATER, Shard
 from ottla.errors import ErrorCode, KafkaError
@@ -55,7 +55,7 @@ BELOW_MIN_ISR_S = 0.5
 TIMER_MAX_S = 86_400.0
 """Timers are set for a day ahead at most; one that fires too early is set again."""
 
-_NO_PRODUCER = Producer(-1, -1)
+_NO_PRODUCER = ProducerIdentity(-1, -1)
 
 _CLIENT_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -252,7 +252,7 @@ class Coordinator(Generic[M]):
         """
         shard = self._require_active(partition)
         replicated = append_marker(shard.partition, marker, self._clock.now_ms())
-        shard.machine.end_transaction(Producer(marker.producer_id, marker.epoch), marker.committed)
+        shard.machine.end_transaction(ProducerIdentity(marker.producer_id, marker.epoch), marker.committed)
         shard.end = shard.partition.log.end_offset
         self._set_timer(shard)
         return replicated

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.coordinators.formats import RecordFormat
-from ottla.coordinators.machine import Machine, Producer, StoredRecord
+from ottla.coordinators.machine import Machine, ProducerIdentity, StoredRecord
 from ottla.records import batch
 from ottla.records.batch import COMMIT, BatchHeader
 from ottla.storage.files import FileSlice
@@ -18,7 +18,7 @@ class StoredBatch(NamedTuple):
     """One decoded batch of the log."""
 
     next_offset: int
-    producer: Producer | None
+    producer: ProducerIdentity | None
     committed: bool | None
     """Whether a marker commits the producer's transaction. None: the batch holds records, or nothing."""
     records: Sequence[tuple[StoredRecord, int]]
@@ -44,7 +44,7 @@ def read_batches(found: FileSlice, form: RecordFormat) -> list[StoredBatch]:
 
 
 def _read_batch(data: bytes, position: int, header: BatchHeader, form: RecordFormat) -> StoredBatch:
-    producer = Producer(header.producer_id, header.producer_epoch) if header.is_transactional else None
+    producer = ProducerIdentity(header.producer_id, header.producer_epoch) if header.is_transactional else None
     if header.is_control:
         if producer is None or not header.record_count:
             return StoredBatch(header.next_offset, None, None, ())

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
 
-from ottla.coordinators.machine import Producer
+from ottla.coordinators.machine import ProducerIdentity
 from ottla.coordinators.transactions.coordinator import TransactionCoordinator
 from ottla.coordinators.transactions.peers import CoordinatorPeers
 from ottla.errors import ErrorCode, KafkaError
@@ -65,7 +65,7 @@ async def wait_for_last_transaction(attempt: Callable[[], Awaitable[None]]) -> N
     return await attempt()
 
 
-class Admission:
+class TransactionAdmission:
     def __init__(self, transactions: TransactionCoordinator, peers: CoordinatorPeers) -> None:
         self._transactions = transactions
         self._peers = peers
@@ -73,7 +73,7 @@ class Admission:
     async def admit(
         self,
         transactional_id: str,
-        producer: Producer,
+        producer: ProducerIdentity,
         partitions: Sequence[Partition],
         verification: TransactionVerification,
     ) -> Mapping[Partition, KafkaError]:
@@ -91,7 +91,7 @@ class Admission:
         refusal = KafkaError(ErrorCode.TRANSACTION_ABORTABLE, "the partition is not part of the transaction")
         return dict.fromkeys(missing, translate_error(refusal, verification))
 
-    async def _add(self, transactional_id: str, producer: Producer, partitions: list[Partition]) -> None:
+    async def _add(self, transactional_id: str, producer: ProducerIdentity, partitions: list[Partition]) -> None:
         """Add partitions, after a few attempts if need be. A transaction that ends meanwhile does no harm: its marker
         raises the epoch in the partition, and the append is refused."""
         names = [_to_topic_partition(each) for each in partitions]
@@ -103,7 +103,7 @@ class Admission:
         await wait_for_last_transaction(add)
 
     async def _find_missing(
-        self, transactional_id: str, producer: Producer, partitions: list[Partition]
+        self, transactional_id: str, producer: ProducerIdentity, partitions: list[Partition]
     ) -> list[Partition]:
         """Ask the coordinator which partitions are not in the transaction. Ask again if the transaction ended
         meanwhile."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.coordinators.formats import TRANSACTION_FORMAT
 from ottla.coordinators.internal_topics import TRANSACTIONS_TOPIC
-from ottla.coordinators.machine import Outcome, Producer, Turn
+from ottla.coordinators.machine import Outcome, ProducerIdentity, Turn
 from ottla.coordinators.runtime import Coordinator, CoordinatorContext, Perform
 from ottla.coordinators.transactions.machine import Filters, TransactionMachine
 from ottla.coordinators.transactions.rules import FreshIdNeeded
@@ -54,7 +54,7 @@ class TransactionCoordinator(Coordinator[TransactionMachine]):
                 fresh_id = await self._producer_ids.next()
 
     async def add_partitions(
-        self, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition], *, version: int
+        self, transactional_id: str, producer: ProducerIdentity, partitions: Sequence[TopicPartition], *, version: int
     ) -> None:
         """Make partitions part of the producer's transaction; the first ones begin it."""
         await self.run(
@@ -64,7 +64,7 @@ class TransactionCoordinator(Coordinator[TransactionMachine]):
         )
 
     async def find_missing_partitions(
-        self, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition]
+        self, transactional_id: str, producer: ProducerIdentity, partitions: Sequence[TopicPartition]
     ) -> frozenset[TopicPartition]:
         """Which of these are not part of the producer's transaction."""
         missing: frozenset[TopicPartition] = await self.run(

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ottla.coordinators.machine import NOTHING, Outcome, Producer, Reply, StoredRecord, Turn
+from ottla.coordinators.machine import NOTHING, Outcome, ProducerIdentity, Reply, StoredRecord, Turn
 from ottla.coordinators.transactions.records import TransactionLogKey, TransactionLogValue
 from ottla.coordinators.transactions.rules import (
     FreshIdNeeded,
@@ -53,7 +53,7 @@ class WriteMarkers(NamedTuple):
     """An errand: write a marker into every partition of an ended transaction, then call `complete`."""
 
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdentity
     committed: bool
     partitions: frozenset[TopicPartition]
     version: int
@@ -63,7 +63,7 @@ class AbortWithFreshId(NamedTuple):
     """An errand: get a new producer id, then call `abort_overdue` with it."""
 
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,9 @@ class TransactionMachine:
                 transactional_id, require_fresh_id(fresh_id), 0, request.transaction_timeout_ms, updated_ms=turn.wall_ms
             )
             return self._initialise(fresh, NO_EPOCH, turn)
-        expected = Producer(request.producer_id, request.producer_epoch) if request.producer_id != NO_ID else None
+        expected = (
+            ProducerIdentity(request.producer_id, request.producer_epoch) if request.producer_id != NO_ID else None
+        )
         if known.state.is_prepared:
             raise concurrent_error(known)
         if expected is not None and not may_continue(known, expected):
@@ -125,7 +127,7 @@ class TransactionMachine:
         return self._next_epoch(known, expected, request.transaction_timeout_ms, turn, fresh_id)
 
     def _next_epoch(
-        self, known: Transaction, expected: Producer | None, timeout_ms: int, turn: Turn, fresh_id: int | None
+        self, known: Transaction, expected: ProducerIdentity | None, timeout_ms: int, turn: Turn, fresh_id: int | None
     ) -> Outcome:
         producer_id, epoch, last_epoch = known.producer_id, known.epoch + 1, NO_EPOCH
         if expected is None or expected.epoch == known.epoch:
@@ -165,7 +167,7 @@ class TransactionMachine:
     def add_partitions(
         self,
         transactional_id: str,
-        producer: Producer,
+        producer: ProducerIdentity,
         partitions: Iterable[TopicPartition],
         turn: Turn,
         *,
@@ -186,14 +188,14 @@ class TransactionMachine:
         return Outcome.answer(turn, None, (changed.record,))
 
     def find_missing_partitions(
-        self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition], turn: Turn
+        self, transactional_id: str, producer: ProducerIdentity, partitions: Iterable[TopicPartition], turn: Turn
     ) -> Outcome:
         """Find the partitions that are not in the producer's transaction: it must not write to them."""
         known = self._require_owner(transactional_id, producer)
         missing = frozenset(partitions) - (known.partitions if known.state is State.ONGOING else frozenset())
         return Outcome.answer(turn, missing)
 
-    def _require_owner(self, transactional_id: str, producer: Producer) -> Transaction:
+    def _require_owner(self, transactional_id: str, producer: ProducerIdentity) -> Transaction:
         known = self._require(transactional_id)
         if known.state.is_prepared and producer == (known.next_producer_id, 0):
             raise concurrent_error(
@@ -219,7 +221,7 @@ class TransactionMachine:
     def end(self, request: EndTxnRequest, turn: Turn, *, version: int, fresh_id: int | None = None) -> Outcome:
         """Commit or abort. From version 2 on the response has the producer's next epoch, or its next id."""
         known = self._require(request.transactional_id)
-        producer = Producer(request.producer_id, request.producer_epoch)
+        producer = ProducerIdentity(request.producer_id, request.producer_epoch)
         raised = version >= EPOCH_BUMP
         is_due = ends_with_next_epoch if raised else ends_with_same_epoch
         if is_due(known, producer, request.committed):
@@ -243,7 +245,7 @@ class TransactionMachine:
             return Outcome((prepared.record, complete(prepared, turn).record), replies)
         return Outcome((prepared.record,), replies, errands=(build_marker_errand(prepared),))
 
-    def complete(self, transactional_id: str, producer: Producer, turn: Turn) -> Outcome:
+    def complete(self, transactional_id: str, producer: ProducerIdentity, turn: Turn) -> Outcome:
         """All markers are written. Nothing is done if the transaction was completed before."""
         known = self.by_id.get(transactional_id)
         if known is None or not known.state.is_prepared or known.producer != producer:
@@ -305,7 +307,7 @@ class TransactionMachine:
         except FreshIdNeeded:
             return Outcome(errands=(AbortWithFreshId(known.transactional_id, known.producer),))
 
-    def abort_overdue(self, transactional_id: str, producer: Producer, turn: Turn, fresh_id: int) -> Outcome:
+    def abort_overdue(self, transactional_id: str, producer: ProducerIdentity, turn: Turn, fresh_id: int) -> Outcome:
         known = self.by_id.get(transactional_id)
         if known is None or known.state is not State.ONGOING or known.producer != producer:
             return NOTHING  # the transaction has ended meanwhile
@@ -326,7 +328,7 @@ class TransactionMachine:
 
     # Replay
 
-    def replay(self, record: StoredRecord, written_ms: int, producer: Producer | None) -> None:
+    def replay(self, record: StoredRecord, written_ms: int, producer: ProducerIdentity | None) -> None:
         key, value = record
         assert isinstance(key, TransactionLogKey)
         if not isinstance(value, TransactionLogValue):
@@ -341,7 +343,7 @@ class TransactionMachine:
                 value.transaction_status,
             )
 
-    def end_transaction(self, producer: Producer, committed: bool) -> None:
+    def end_transaction(self, producer: ProducerIdentity, committed: bool) -> None:
         """Never called: no transaction writes to `__transaction_state`."""
 
     def finish_loading(self, turn: Turn) -> Outcome:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from ottla.cluster.topics import CONSUMER_OFFSETS
 from ottla.coordinators.groups.coordinator import GroupCoordinator
-from ottla.coordinators.machine import Producer
+from ottla.coordinators.machine import ProducerIdentity
 from ottla.coordinators.transactions.coordinator import TransactionCoordinator
 from ottla.coordinators.transactions.transaction import EPOCH_BUMP
 from ottla.errors import ErrorCode, KafkaError
@@ -36,12 +36,12 @@ class MarkerPeers(Protocol):
 
 class CoordinatorPeers(Protocol):
     async def add_partitions(
-        self, broker_id: int, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition]
+        self, broker_id: int, transactional_id: str, producer: ProducerIdentity, partitions: Sequence[TopicPartition]
     ) -> None:
         """Have the coordinator at a broker make partitions part of the producer's transaction."""
 
     async def find_missing_partitions(
-        self, broker_id: int, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition]
+        self, broker_id: int, transactional_id: str, producer: ProducerIdentity, partitions: Sequence[TopicPartition]
     ) -> frozenset[TopicPartition]:
         """Ask the coordinator at a broker which of the partitions are not part of the producer's transaction."""
 
@@ -94,13 +94,13 @@ class LocalCoordinator:
         self._transactions = transactions
 
     async def add_partitions(
-        self, broker_id: int, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition]
+        self, broker_id: int, transactional_id: str, producer: ProducerIdentity, partitions: Sequence[TopicPartition]
     ) -> None:
         self._check(broker_id)
         await self._transactions.add_partitions(transactional_id, producer, partitions, version=EPOCH_BUMP)
 
     async def find_missing_partitions(
-        self, broker_id: int, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition]
+        self, broker_id: int, transactional_id: str, producer: ProducerIdentity, partitions: Sequence[TopicPartition]
     ) -> frozenset[TopicPartition]:
         self._check(broker_id)
         return await self._transactions.find_missing_partitions(transactional_id, producer, partitions)

@@ -16,7 +16,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.cluster.image import Image
 from ottla.config import BrokerConfig
-from ottla.coordinators.machine import Producer
+from ottla.coordinators.machine import ProducerIdentity
 from ottla.coordinators.transactions.peers import LocalCoordinator, LocalMarkers, MarkerResult, retrieve_exception
 from ottla.coordinators.transactions.transaction import group_by_topic
 from ottla.errors import ErrorCode, KafkaError
@@ -282,7 +282,7 @@ class WaitingTransaction:
     """A question to the coordinator of a transaction that is not answered yet."""
 
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdentity
     partitions: Sequence[TopicPartition]
     verify_only: bool
     codes: asyncio.Future[Mapping[TopicPartition, ErrorCode]]
@@ -301,7 +301,7 @@ class ClusterCoordinators:
         self._queues = BrokerQueues(_choose_transactions, self._send, _fail_transaction)
 
     async def add_partitions(
-        self, broker_id: int, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition]
+        self, broker_id: int, transactional_id: str, producer: ProducerIdentity, partitions: Sequence[TopicPartition]
     ) -> None:
         if broker_id == self._broker_id:
             await self._local.add_partitions(broker_id, transactional_id, producer, partitions)
@@ -312,7 +312,7 @@ class ClusterCoordinators:
                 raise KafkaError(codes[partition])
 
     async def find_missing_partitions(
-        self, broker_id: int, transactional_id: str, producer: Producer, partitions: Sequence[TopicPartition]
+        self, broker_id: int, transactional_id: str, producer: ProducerIdentity, partitions: Sequence[TopicPartition]
     ) -> frozenset[TopicPartition]:
         if broker_id == self._broker_id:
             return await self._local.find_missing_partitions(broker_id, transactional_id, producer, partitions)
@@ -336,7 +336,7 @@ class ClusterCoordinators:
         self,
         broker_id: int,
         transactional_id: str,
-        producer: Producer,
+        producer: ProducerIdentity,
         partitions: Sequence[TopicPartition],
         *,
         verify_only: bool,

@@ -1,6 +1,6 @@
 """Pure functions of one transaction that decide its next state, who may ask for it, and the error if not."""
 
-from ottla.coordinators.machine import Producer, Turn
+from ottla.coordinators.machine import ProducerIdentity, Turn
 from ottla.coordinators.transactions.transaction import EPOCH_BUMP, LAST_EPOCH, NO_ID, State, Transaction
 from ottla.errors import ErrorCode, KafkaError
 
@@ -46,13 +46,13 @@ def complete(prepared: Transaction, turn: Turn) -> Transaction:
 # Who may do what
 
 
-def may_continue(known: Transaction, expected: Producer) -> bool:
+def may_continue(known: Transaction, expected: ProducerIdentity) -> bool:
     """Whether a producer that sends its id and epoch owns this transactional id (KIP-360)."""
     rotated_from = known.previous_producer_id == expected.id and expected.epoch >= LAST_EPOCH
     return known.producer_id == expected.id or rotated_from
 
 
-def ends_with_same_epoch(known: Transaction, producer: Producer, committed: bool) -> bool:
+def ends_with_same_epoch(known: Transaction, producer: ProducerIdentity, committed: bool) -> bool:
     """Whether an EndTxn below version 2 ends the transaction. False: it is a retry, the transaction has ended before.
 
     KafkaError if the producer may not end it.
@@ -70,7 +70,7 @@ def ends_with_same_epoch(known: Transaction, producer: Producer, committed: bool
     raise wrong_state_error(known, committed)
 
 
-def ends_with_next_epoch(known: Transaction, producer: Producer, committed: bool) -> bool:
+def ends_with_next_epoch(known: Transaction, producer: ProducerIdentity, committed: bool) -> bool:
     """Like `ends_with_same_epoch`, for version 2, where the epoch distinguishes a retry from the end of the next one.
 
                         retry: the epoch before      current epoch
@@ -114,12 +114,12 @@ def concurrent_error(known: Transaction) -> KafkaError:
     return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, message)
 
 
-def wrong_id_error(known: Transaction, producer: Producer) -> KafkaError:
+def wrong_id_error(known: Transaction, producer: ProducerIdentity) -> KafkaError:
     message = f"{known.transactional_id!r} belongs to producer {known.producer_id}, not to {producer.id}"
     return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
 
 
-def fenced_error(known: Transaction, producer: Producer) -> KafkaError:
+def fenced_error(known: Transaction, producer: ProducerIdentity) -> KafkaError:
     message = (
         f"{known.transactional_id!r} is at producer {known.producer_id} epoch {known.epoch}, "
         f"this is producer {producer.id} epoch {producer.epoch}"

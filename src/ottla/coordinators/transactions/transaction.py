@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
-from ottla.coordinators.machine import Producer, StoredRecord
+from ottla.coordinators.machine import ProducerIdentity, StoredRecord
 from ottla.coordinators.transactions.records import TransactionLogKey, TransactionLogValue, TransactionPartitions
 from ottla.topic_partition import TopicPartition
 
@@ -99,8 +99,8 @@ class Transaction:
     """The version of the transaction protocol that the client uses which began or ended the transaction."""
 
     @property
-    def producer(self) -> Producer:
-        return Producer(self.producer_id, self.epoch)
+    def producer(self) -> ProducerIdentity:
+        return ProducerIdentity(self.producer_id, self.epoch)
 
     @property
     def is_exhausted(self) -> bool:

@@ -21,7 +21,7 @@ from ottla.records.batch import (
 from ottla.records.compression import compress
 from ottla.storage.cleaner.kernels import GROWTH_MAX, Kernels
 from ottla.storage.cleaner.offset_map import OffsetMap
-from ottla.storage.cleaner.order import NO_OFFSET, Order
+from ottla.storage.cleaner.order import NO_OFFSET, CompactionOrder
 from ottla.storage.cleaner.source import unpack_records
 from ottla.storage.cleaner.transactions import TransactionTrace
 from ottla.storage.files import Bytes
@@ -32,7 +32,7 @@ _LASTING = LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
 
 
 class BatchFilter:
-    def __init__(self, kernels: Kernels, order: Order, offsets: OffsetMap, trace: TransactionTrace) -> None:
+    def __init__(self, kernels: Kernels, order: CompactionOrder, offsets: OffsetMap, trace: TransactionTrace) -> None:
         self._kernels = kernels
         self._order = order
         self._offsets = offsets

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import IO, Any
 
-from ottla.storage.cleaner.order import GIVEN_UP, BytesProcessed, Cleaned, Order, Report, Uncleanable
+from ottla.storage.cleaner.order import GIVEN_UP, BytesProcessed, Cleaned, CompactionOrder, Report, Uncleanable
 from ottla.storage.files import Disk, RealDisk
 
 NICENESS = 5
@@ -28,7 +28,7 @@ class ChildCompactor:
         self._child: subprocess.Popen[bytes] | None = None
         self._begun = False
 
-    def begin(self, order: Order) -> None:
+    def begin(self, order: CompactionOrder) -> None:
         if self._child is None:
             self._child = _start()
         self._begun = True
@@ -101,7 +101,7 @@ def serve(orders: IO[bytes], reports: IO[bytes]) -> None:
                     pickle.load(orders)
 
 
-def _reports(disk: Disk, order: Order) -> Iterator[Report | Exception]:
+def _reports(disk: Disk, order: CompactionOrder) -> Iterator[Report | Exception]:
     from ottla.storage.cleaner.compaction import compact  # the broker, which imports this module too, never compacts
 
     try:

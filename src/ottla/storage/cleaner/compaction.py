@@ -8,7 +8,7 @@ from ottla.storage import names
 from ottla.storage.cleaner.batch_filter import BatchFilter
 from ottla.storage.cleaner.kernels import Kernels, compiled_kernels, python_kernels
 from ottla.storage.cleaner.offset_map import OffsetMap
-from ottla.storage.cleaner.order import BytesProcessed, Cleaned, Order, Report, Source, Summary
+from ottla.storage.cleaner.order import BytesProcessed, Cleaned, CompactionOrder, Report, Source, Summary
 from ottla.storage.cleaner.source import read_batches, unpack_records
 from ottla.storage.cleaner.target import Target
 from ottla.storage.cleaner.transactions import TransactionTrace
@@ -18,24 +18,24 @@ from ottla.storage.index import RELATIVE_OFFSET_MAX
 Group = Sequence[Source]
 
 
-def compact(disk: Disk, order: Order) -> Iterator[Report]:
+def compact(disk: Disk, order: CompactionOrder) -> Iterator[Report]:
     """Carry out an order. The work is done while the caller asks for the next report.
 
     After a `Cleaned` report the segments that it names are not read again: the caller may have replaced them.
     """
-    compaction = Compaction(disk, order, choose_kernels(order))
+    compaction = CompactionRun(disk, order, choose_kernels(order))
     yield from compaction.run()
 
 
-def choose_kernels(order: Order) -> Kernels:
+def choose_kernels(order: CompactionOrder) -> Kernels:
     if order.compiled:
         with suppress(ImportError):  # numba is an extra
             return compiled_kernels()
     return python_kernels()
 
 
-class Compaction:
-    def __init__(self, disk: Disk, order: Order, kernels: Kernels) -> None:
+class CompactionRun:
+    def __init__(self, disk: Disk, order: CompactionOrder, kernels: Kernels) -> None:
         self._disk = disk
         self._order = order
         self._kernels = kernels
@@ -119,7 +119,7 @@ class Compaction:
         return size
 
 
-def group_sources(disk: Disk, order: Order, sources: Sequence[Source]) -> list[list[Source]]:
+def group_sources(disk: Disk, order: CompactionOrder, sources: Sequence[Source]) -> list[list[Source]]:
     """Group neighbouring segments that together fit into one, in bytes, index size and range of offsets."""
     found: list[list[Source]] = []
     total = offset_index = time_index = 0
@@ -141,7 +141,7 @@ def group_sources(disk: Disk, order: Order, sources: Sequence[Source]) -> list[l
     return found
 
 
-def _size(disk: Disk, order: Order, source: Source, suffix: str) -> int:
+def _size(disk: Disk, order: CompactionOrder, source: Source, suffix: str) -> int:
     try:
         return disk.size(names.path(order.directory, source.base_offset, suffix))
     except FileNotFoundError:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ottla.storage.cleaner.compaction import compact
-from ottla.storage.cleaner.order import GIVEN_UP, Order, Report, Uncleanable
+from ottla.storage.cleaner.order import GIVEN_UP, CompactionOrder, Report, Uncleanable
 from ottla.storage.files import Disk
 
 
@@ -12,7 +12,7 @@ class InlineCompactor:
         self._disk = disk
         self._reports: Iterator[Report] = iter(())
 
-    def begin(self, order: Order) -> None:
+    def begin(self, order: CompactionOrder) -> None:
         self._reports = compact(self._disk, order)
 
     def step(self) -> Report:

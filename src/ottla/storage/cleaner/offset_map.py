@@ -7,13 +7,13 @@ stays dirty until the next time. A slot takes 24 bytes, as in Kafka.
 from typing import Any
 
 from ottla.storage.cleaner.kernels import BROKEN, FULL, WORDS, Kernels
-from ottla.storage.cleaner.order import Order, Uncleanable
+from ottla.storage.cleaner.order import CompactionOrder, Uncleanable
 
 _SLOT_BYTES = 8 * WORDS
 
 
 class OffsetMap:
-    def __init__(self, kernels: Kernels, order: Order) -> None:
+    def __init__(self, kernels: Kernels, order: CompactionOrder) -> None:
         records_max = order.up_to - order.dirty_from
         factor = min(max(order.map_load_factor, 0.01), 1.0)
         slots = min(order.map_bytes // _SLOT_BYTES, int(records_max / factor) + 2)

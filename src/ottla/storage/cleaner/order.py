@@ -28,7 +28,7 @@ class LastBatch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class CompactionOrder:
     directory: str
     sources: Sequence[Source]
     """All segments from the first of the log to the last that may be compacted."""
@@ -95,7 +95,7 @@ class Uncleanable(Exception):
 class Compactor(Protocol):
     """Carries out one order at a time, step by step. Calls may block. Only `end` may be called during another call."""
 
-    def begin(self, order: Order) -> None: ...
+    def begin(self, order: CompactionOrder) -> None: ...
 
     def step(self) -> Report:
         """The next report; a Summary ends the order. OSError if the disk fails, Uncleanable if the log is at fault."""

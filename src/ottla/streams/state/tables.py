@@ -56,7 +56,7 @@ class TableClosed(StreamsError):
 
 
 @dataclass(frozen=True)
-class Progress:
+class TableProgress:
     """How far a table has come in its topic."""
 
     topic_id: str
@@ -140,10 +140,10 @@ class Table:
             shutil.rmtree(path, ignore_errors=True)
             self._database = self._memory.open_database(path)
         stored = self._database.get(_PROGRESS)
-        self._progress = None if stored is None else Progress(**orjson.loads(stored))
+        self._progress = None if stored is None else TableProgress(**orjson.loads(stored))
 
     @property
-    def progress(self) -> Progress | None:
+    def progress(self) -> TableProgress | None:
         """None for a table that holds nothing yet."""
         return self._progress
 
@@ -182,7 +182,7 @@ class Table:
         """Writes everything to files, so that a crash from here on loses only what comes later."""
         self._database.flush()
 
-    def apply(self, changes: Iterable[tuple[bytes, bytes | None]], progress: Progress) -> None:
+    def apply(self, changes: Iterable[tuple[bytes, bytes | None]], progress: TableProgress) -> None:
         """Writes values (None deletes the key) and how far the table has come with them, all or nothing."""
         batch = WriteBatch(raw_mode=True)
         for key, value in changes:

@@ -23,7 +23,7 @@ from ottla.pipeline.decoding import decode
 from ottla.streams.errors import StreamsError
 from ottla.streams.state.changes import ChangeReader
 from ottla.streams.state.protocol import StateAhead, StateLost
-from ottla.streams.state.tables import Progress, Table
+from ottla.streams.state.tables import Table, TableProgress
 from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
@@ -160,11 +160,11 @@ class Tail:
         self.has_arrived = True
         return True
 
-    def _begin(self, client: Client, upto: int, now_ms: int) -> Progress:
+    def _begin(self, client: Client, upto: int, now_ms: int) -> TableProgress:
         """The progress of an empty table."""
         first = client.list_offsets({self.where: EARLIEST})[self.where].offset
         topic_id = client.find_topic_id(self.where.topic).hex()
-        return Progress(topic_id, min(first, upto), now_ms, self._reader.form)
+        return TableProgress(topic_id, min(first, upto), now_ms, self._reader.form)
 
     def _find_end(self, client: Client) -> int:
         return client.list_offsets({self.where: LATEST}, READ_COMMITTED)[self.where].offset

@@ -7,7 +7,7 @@ import pytest
 from ottla.cluster.image import EMPTY
 from ottla.coordinators.classic.group import ClassicGroup
 from ottla.coordinators.classic.joins import format_reasons
-from ottla.coordinators.classic.states import TRANSITIONS, State
+from ottla.coordinators.classic.states import TRANSITIONS, ClassicState
 from ottla.coordinators.formats import GROUP_FORMAT, GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from ottla.coordinators.machine import StoredRecord, Turn
 from ottla.coordinators.outcome_builder import OutcomeBuilder
@@ -27,9 +27,9 @@ def refusal(stage: Stage, check: str, *identity: object) -> str | None:
 
 def test_every_state_but_the_last_has_a_transition() -> None:
     # The table has all states, every transition leads to one of them, and only DEAD has none.
-    assert set(TRANSITIONS) == set(State)
-    assert all(set(followers) <= set(State) for followers in TRANSITIONS.values())
-    assert [state for state, followers in TRANSITIONS.items() if not followers] == [State.DEAD]
+    assert set(TRANSITIONS) == set(ClassicState)
+    assert all(set(followers) <= set(ClassicState) for followers in TRANSITIONS.values())
+    assert [state for state, followers in TRANSITIONS.items() if not followers] == [ClassicState.DEAD]
 
 
 def test_a_group_knows_which_topics_its_members_read() -> None:
@@ -69,14 +69,14 @@ def test_who_may_commit_in_a_transaction() -> None:
     # group does not matter.
     stage = play(ONE_MEMBER)
     member_id = stage.client("a").member_id
-    for state in (State.STABLE, State.COMPLETING_REBALANCE):
+    for state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
         assert stage.group.state is state
         assert refusal(stage, "check_transactional_commit", "", None, -1) is None
         assert refusal(stage, "check_transactional_commit", member_id, None, stage.group.generation) is None
         assert refusal(stage, "check_transactional_commit", member_id, None, 0) == "ILLEGAL_GENERATION"
         assert refusal(stage, "check_transactional_commit", "x", None, 1) == "UNKNOWN_MEMBER_ID"
         assert refusal(stage, "check_transactional_commit", "", "i", -1) == "UNKNOWN_MEMBER_ID"
-        if state is State.STABLE:
+        if state is ClassicState.STABLE:
             stage.play("a joins | [CompletingRebalance]; a: generation 2, leads a")
 
 
@@ -93,7 +93,7 @@ def test_which_groups_and_offsets_may_be_deleted() -> None:
     assert tombstone == StoredRecord(GroupMetadataKey(group_id="group"), None)
     assert GROUP_FORMAT.encode(tombstone)[1] is None
     stage.group.replay_metadata(None)
-    assert stage.group.state is State.DEAD
+    assert stage.group.state is ClassicState.DEAD
 
 
 def test_waiting_members_are_answered_when_the_group_is_replaced() -> None:
@@ -145,7 +145,7 @@ def test_requests_at_the_end_of_a_session(offset_ms: int) -> None:
     stage.leaves(stage.client("a"))
     if alive:
         stage.joins(stage.client("b"))
-    assert stage.group.state is State.COMPLETING_REBALANCE
+    assert stage.group.state is ClassicState.COMPLETING_REBALANCE
     assert {stage.name_of(member.id) for member in stage.group.members} == ({"b", "c"} if alive else {"c"})
     assert not stage.waiting
 
@@ -168,7 +168,7 @@ def test_a_member_dies_in_each_state(moment: str) -> None:
     for _ in range(120):
         stage.pass_ms(3000)
         behave(stage, stage.client("a"))
-    assert stage.group.state is State.STABLE
+    assert stage.group.state is ClassicState.STABLE
     assert [stage.name_of(member.id) for member in stage.group.members] == ["a"]
 
 
@@ -184,7 +184,7 @@ def behave(stage: Stage, client: Client) -> None:
     elif not told.endswith("is alive"):
         stage.restarts(client)
         stage.joins(client)
-    elif stage.group.state is State.COMPLETING_REBALANCE:
+    elif stage.group.state is ClassicState.COMPLETING_REBALANCE:
         names = {each.member_id: each.name for each in stage.clients.values()}
         known = [names[member.id] for member in stage.group.members if member.id in names]
         stage.syncs(client, **{name: f"p{number}" for number, name in enumerate(known)})
@@ -210,6 +210,6 @@ def test_a_storm_of_a_thousand_members() -> None:
         for client in clients:
             if client.name not in waiting:
                 behave(stage, client)
-    assert stage.group.state is State.STABLE
+    assert stage.group.state is ClassicState.STABLE
     assert {member.id for member in stage.group.members} == {client.member_id for client in clients}
     assert len({member.assignment for member in stage.group.members}) == 1000

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from ottla.coordinators.classic.group import ClassicGroup
 from ottla.coordinators.classic.members import Roster
 from ottla.coordinators.classic.rebalance import Rebalance
-from ottla.coordinators.classic.states import State
+from ottla.coordinators.classic.states import ClassicState
 from tests.unit.coordinators.classic_scripts import Client, Stage
 from tests.unit.coordinators.naive_group import NaiveGroup
 
@@ -124,7 +124,7 @@ class Histories(RuleBasedStateMachine):
         generation, members = self.naive.stored
         assert copy.generation == generation
         assert [(each.id, each.assignment.decode()) for each in copy.members] == members
-        if self.stage.group.state in (State.STABLE, State.EMPTY) and generation:
+        if self.stage.group.state in (ClassicState.STABLE, ClassicState.EMPTY) and generation:
             live = self.stage.group
             assert (copy.state, copy.protocol, copy.generation) == (live.state, live.protocol, live.generation)
             live_leader, leader = live.members.leader, copy.members.leader
@@ -139,7 +139,7 @@ class Histories(RuleBasedStateMachine):
         self.stage.pass_ms(700_000)
         self.compare()
         assert not self.stage.waiting
-        assert self.stage.group.state is State.EMPTY
+        assert self.stage.group.state is ClassicState.EMPTY
         assert self.stage.group.wake_at is None
         assert not self.stage.group.members.pending
 

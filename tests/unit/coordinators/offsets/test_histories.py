@@ -7,12 +7,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ottla.coordinators.machine import Producer
+from ottla.coordinators.machine import ProducerIdentity
 from ottla.errors import KafkaError
 from tests.unit.coordinators.offset_desk import Desk
 
 TOPICS = ("t", "u")
-PRODUCERS = (Producer(7, 0), Producer(8, 2))
+PRODUCERS = (ProducerIdentity(7, 0), ProducerIdentity(8, 2))
 
 offsets = st.integers(0, 99)
 topics = st.sampled_from(TOPICS)
@@ -23,7 +23,7 @@ class Event(NamedTuple):
     what: str
     topic: str = ""
     offset: int = 0
-    producer: Producer | None = None
+    producer: ProducerIdentity | None = None
     committed: bool = False
 
 
@@ -76,12 +76,12 @@ class OffsetHistories(RuleBasedStateMachine):
         self.naive.events.append(Event("commit", topic, offset))
 
     @rule(offset=offsets, topic=topics, producer=producers)
-    def commit_in_transaction(self, offset: int, topic: str, producer: Producer) -> None:
+    def commit_in_transaction(self, offset: int, topic: str, producer: ProducerIdentity) -> None:
         assert self.desk.commit_in_transaction(offset, producer, topic=topic) == 0
         self.naive.events.append(Event("in transaction", topic, offset, producer))
 
     @rule(producer=producers, committed=st.booleans())
-    def end_transaction(self, producer: Producer, committed: bool) -> None:
+    def end_transaction(self, producer: ProducerIdentity, committed: bool) -> None:
         self.desk.end_transaction(producer, committed=committed)
         self.naive.events.append(Event("end", producer=producer, committed=committed))
 

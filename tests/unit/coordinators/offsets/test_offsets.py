@@ -7,15 +7,15 @@ import pytest
 
 from ottla.cluster.changes import CreateTopic, DeleteTopic
 from ottla.coordinators.formats import GROUP_FORMAT, OffsetCommitValue
-from ottla.coordinators.machine import Producer
+from ottla.coordinators.machine import ProducerIdentity
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from ottla.wire.messages.offset_fetch import OffsetFetchRequestTopics
 from ottla.wire.schema import encode
 from tests.unit.coordinators.offset_desk import DAY_MS, HOUR_MS, Desk, topic_id_of
 
-PRODUCER = Producer(7, 0)
-OTHER = Producer(8, 3)
+PRODUCER = ProducerIdentity(7, 0)
+OTHER = ProducerIdentity(8, 3)
 
 
 def refusal(action: Callable[..., Any], *arguments: Any, **fields: Any) -> ErrorCode:
@@ -207,8 +207,8 @@ def test_a_later_commit_overtakes_a_transaction() -> None:
 def test_a_marker_of_a_higher_epoch_ends_it_too() -> None:
     """Transactions v2 end each transaction with a raised epoch."""
     desk = Desk()
-    desk.commit_in_transaction(5, Producer(7, 0))
-    desk.end_transaction(Producer(7, 1), committed=True)
+    desk.commit_in_transaction(5, ProducerIdentity(7, 0))
+    desk.end_transaction(ProducerIdentity(7, 1), committed=True)
     assert desk.offset(stable=True) == 5
 
 

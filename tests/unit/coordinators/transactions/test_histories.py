@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ottla.coordinators.machine import Outcome, Producer
+from ottla.coordinators.machine import Outcome, ProducerIdentity
 from ottla.coordinators.transactions.machine import WriteMarkers
 from ottla.coordinators.transactions.transaction import Transaction
 from ottla.errors import ErrorCode, KafkaError
@@ -37,7 +37,7 @@ class Log:
     """The open transactions of each producer id that have records here, by number."""
     outcomes: dict[int, set[bool]] = field(default_factory=dict)
 
-    def append(self, producer: Producer, sequence: int, number: int) -> None:
+    def append(self, producer: ProducerIdentity, sequence: int, number: int) -> None:
         header = batch.read_header(
             batch.encode(
                 [(None, b"", (), NOW)],
@@ -68,14 +68,14 @@ class Log:
 @dataclass
 class Client:
     version: int
-    producer: Producer = NOBODY_YET
+    producer: ProducerIdentity = NOBODY_YET
     number: int | None = None
     """The number of its open transaction."""
     ending: bool | None = None
     """The client asked for this end and has no answer yet, so it asks for the same again."""
     sequences: dict[int, int] = field(default_factory=dict)
 
-    def become(self, producer: Producer) -> None:
+    def become(self, producer: ProducerIdentity) -> None:
         if producer != self.producer:
             self.sequences.clear()
         self.producer = producer
@@ -90,10 +90,10 @@ class Histories(RuleBasedStateMachine):
         self.logs = [Log() for _ in PARTITIONS]
         self.numbers = 0
         self.told: dict[int, bool] = {}
-        self.late: list[tuple[Producer, int, int]] = []
+        self.late: list[tuple[ProducerIdentity, int, int]] = []
         if epoch:  # an epoch close to the largest one
             self.init(self.clients[0], NOBODY_YET)
-            owner = Producer(self.clients[0].producer.id, epoch)
+            owner = ProducerIdentity(self.clients[0].producer.id, epoch)
             self.stage.apply(Outcome(records=[Transaction(ID, *owner, 60_000, NOW, version=version).record]))
             self.clients[0].become(owner)
 
@@ -104,7 +104,7 @@ class Histories(RuleBasedStateMachine):
         owner = self.clients[client]
         self.init(owner, owner.producer if continues else NOBODY_YET)
 
-    def init(self, client: Client, expected: Producer) -> None:
+    def init(self, client: Client, expected: ProducerIdentity) -> None:
         request = InitProducerIdRequest(
             transactional_id=ID,
             transaction_timeout_ms=20_000,
@@ -119,7 +119,7 @@ class Histories(RuleBasedStateMachine):
             assert error.code in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.PRODUCER_FENCED)
             return
         assert isinstance(response, InitProducerIdResponse)
-        client.become(Producer(response.producer_id, response.producer_epoch))
+        client.become(ProducerIdentity(response.producer_id, response.producer_epoch))
 
     @rule(client=st.sampled_from(CLIENTS), partition=st.sampled_from(PARTITIONS))
     def write(self, client: int, partition: int) -> None:
@@ -196,7 +196,7 @@ class Histories(RuleBasedStateMachine):
         self.told[sender.number] = wanted
         version_2 = sender.version == 2
         sequences = sender.sequences
-        sender.become(Producer(response.producer_id, response.producer_epoch) if version_2 else sender.producer)
+        sender.become(ProducerIdentity(response.producer_id, response.producer_epoch) if version_2 else sender.producer)
         if not version_2:
             sender.sequences = sequences
 

@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.config import BrokerConfig
-from ottla.coordinators.machine import Outcome, Producer
+from ottla.coordinators.machine import Outcome, ProducerIdentity
 from ottla.coordinators.transactions.machine import Filters
 from ottla.coordinators.transactions.records import TransactionLogValue
 from ottla.coordinators.transactions.transaction import (
@@ -124,7 +124,7 @@ def test_late_requests_of_a_transaction_do_not_reach_the_next() -> None:
         markers land       | CompleteCommit 100/1
         a adds p1          | Ongoing 100/1 p1; a: done
     """)
-    late = Producer(100, 0)
+    late = ProducerIdentity(100, 0)
     for ask in (
         lambda machine, turn: machine.add_partitions(ID, late, [("p", 2)], turn, version=2),
         lambda machine, turn: machine.find_missing_partitions(ID, late, [("p", 1)], turn),

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.cluster import changes
 from ottla.cluster.image import EMPTY
-from ottla.coordinators.machine import Outcome, Producer
+from ottla.coordinators.machine import Outcome, ProducerIdentity
 from ottla.coordinators.transactions.errands import TransactionErrands
 from ottla.coordinators.transactions.machine import WriteMarkers
 from ottla.coordinators.transactions.peers import LocalCoordinator, LocalMarkers, MarkerResult
@@ -47,13 +47,13 @@ def test_each_leader_is_asked_once_for_its_partitions() -> None:
     peers = Peers()
     errands = TransactionErrands(peers, NOTHING, lambda: image, TransactionMeter())
     gone = TopicPartition("gone", 0)
-    turn = errands.perform(WriteMarkers("x", Producer(7, 1), True, frozenset({*PARTITIONS, gone}), 2), 5)
+    turn = errands.perform(WriteMarkers("x", ProducerIdentity(7, 1), True, frozenset({*PARTITIONS, gone}), 2), 5)
     assert peers.asked == [(1, [PARTITIONS[0], PARTITIONS[2]]), (2, [PARTITIONS[1], PARTITIONS[3]])]
     assert not asyncio.iscoroutine(turn)
 
     class Machine:
-        def complete(self, transactional_id: str, producer: Producer, turn: object) -> Outcome:
-            assert (transactional_id, producer) == ("x", Producer(7, 1))
+        def complete(self, transactional_id: str, producer: ProducerIdentity, turn: object) -> Outcome:
+            assert (transactional_id, producer) == ("x", ProducerIdentity(7, 1))
             return Outcome()
 
     machine: Any = Machine()
@@ -69,7 +69,7 @@ def test_a_local_port_does_not_ask_other_brokers() -> None:
     local = LocalCoordinator(1, NOTHING)
     for asked in (local.add_partitions, local.find_missing_partitions):
         with pytest.raises(KafkaError) as refused:
-            asyncio.run(asked(2, "x", Producer(7, 1), PARTITIONS))
+            asyncio.run(asked(2, "x", ProducerIdentity(7, 1), PARTITIONS))
         assert refused.value.code is ErrorCode.NOT_COORDINATOR
 
 
@@ -103,7 +103,7 @@ def test_a_leader_that_hangs_does_not_keep_the_others_from_their_markers() -> No
         )
         peers = SlowPeers(failures=2)
         errands = TransactionErrands(peers, NOTHING, lambda: image, TransactionMeter())
-        errand = WriteMarkers("x", Producer(7, 1), True, frozenset(PARTITIONS[:2]), 2)
+        errand = WriteMarkers("x", ProducerIdentity(7, 1), True, frozenset(PARTITIONS[:2]), 2)
         performed: Any = errands.perform(errand, 5)
         task = asyncio.get_running_loop().create_task(performed)
         while peers.asked != [1, 2, 2, 2]:

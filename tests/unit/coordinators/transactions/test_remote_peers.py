@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.config import BrokerConfig
-from ottla.coordinators.machine import Producer
+from ottla.coordinators.machine import ProducerIdentity
 from ottla.coordinators.transactions.remote_peers import IN_FLIGHT_MAX, MARKERS_MAX, ClusterCoordinators, ClusterMarkers
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.transactions import TransactionMarker
@@ -345,9 +345,9 @@ def answer_transactions(
 def test_questions_to_one_coordinator_share_a_request() -> None:
     async def script(coordinators: ClusterCoordinators, connections: Connections, local: Local) -> None:
         loop = asyncio.get_running_loop()
-        added = loop.create_task(coordinators.add_partitions(OTHER, "x", Producer(7, 1), [A]))
-        missing = loop.create_task(coordinators.find_missing_partitions(OTHER, "y", Producer(8, 2), [A, B]))
-        again = loop.create_task(coordinators.add_partitions(OTHER, "x", Producer(7, 1), [B]))
+        added = loop.create_task(coordinators.add_partitions(OTHER, "x", ProducerIdentity(7, 1), [A]))
+        missing = loop.create_task(coordinators.find_missing_partitions(OTHER, "y", ProducerIdentity(8, 2), [A, B]))
+        again = loop.create_task(coordinators.add_partitions(OTHER, "x", ProducerIdentity(7, 1), [B]))
         await settle()
         # A transactional id is in a request once, because answers are told apart by it.
         assert [[each.transactional_id for each in request.transactions] for _, request, _ in connections.requests] == [
@@ -384,7 +384,7 @@ def test_questions_to_one_coordinator_share_a_request() -> None:
 def test_the_error_of_a_partition_is_the_error_of_the_question(sent: ErrorCode, raised: ErrorCode) -> None:
     async def script(coordinators: ClusterCoordinators, connections: Connections, local: Local) -> None:
         for ask in (coordinators.add_partitions, coordinators.find_missing_partitions):
-            question: Any = ask(OTHER, "x", Producer(7, 1), [A, B])
+            question: Any = ask(OTHER, "x", ProducerIdentity(7, 1), [A, B])
             task = asyncio.get_running_loop().create_task(question)
             await settle()
             _, request, answer = connections.requests[-1]
@@ -398,7 +398,9 @@ def test_the_error_of_a_partition_is_the_error_of_the_question(sent: ErrorCode, 
 
 def test_a_partition_that_the_answer_leaves_out_is_not_added() -> None:
     async def script(coordinators: ClusterCoordinators, connections: Connections, local: Local) -> None:
-        task = asyncio.get_running_loop().create_task(coordinators.add_partitions(OTHER, "x", Producer(7, 1), [A, B]))
+        task = asyncio.get_running_loop().create_task(
+            coordinators.add_partitions(OTHER, "x", ProducerIdentity(7, 1), [A, B])
+        )
         await settle()
         _, request, answer = connections.requests[0]
         response = answer_transactions(request)
@@ -413,7 +415,9 @@ def test_a_partition_that_the_answer_leaves_out_is_not_added() -> None:
 
 def test_a_coordinator_that_is_gone_is_not_waited_for() -> None:
     async def script(coordinators: ClusterCoordinators, connections: Connections, local: Local) -> None:
-        task = asyncio.get_running_loop().create_task(coordinators.add_partitions(OTHER, "x", Producer(7, 1), [A]))
+        task = asyncio.get_running_loop().create_task(
+            coordinators.add_partitions(OTHER, "x", ProducerIdentity(7, 1), [A])
+        )
         await settle()
         coordinators.follow(image_led_by(OTHER))
         await settle()
@@ -428,8 +432,8 @@ def test_a_coordinator_that_is_gone_is_not_waited_for() -> None:
 
 def test_the_coordinator_of_this_broker_is_asked_directly() -> None:
     async def script(coordinators: ClusterCoordinators, connections: Connections, local: Local) -> None:
-        await coordinators.add_partitions(ME, "x", Producer(7, 1), [A])
-        assert await coordinators.find_missing_partitions(ME, "x", Producer(7, 1), [A]) == frozenset()
+        await coordinators.add_partitions(ME, "x", ProducerIdentity(7, 1), [A])
+        assert await coordinators.find_missing_partitions(ME, "x", ProducerIdentity(7, 1), [A]) == frozenset()
         assert len(local.asked) == 2 and not connections.requests
 
     play_coordinators(script)

@@ -6,7 +6,7 @@ from ottla.records import batch
 from ottla.records.batch import BatchHeader
 from ottla.storage.cleaner.choice import CompactionRules, collect_last_batches, measure_dirt
 from ottla.storage.cleaner.inline import InlineCompactor
-from ottla.storage.cleaner.order import OFFSET_MAX, Cleaned, Order, Summary
+from ottla.storage.cleaner.order import OFFSET_MAX, Cleaned, CompactionOrder, Summary
 from ottla.storage.files import Disk
 from ottla.storage.log import Appended, Log, LogSettings
 from tests.unit.storage.logs import NOW, append
@@ -53,10 +53,10 @@ def order_for(
     compiled: bool = False,
     rules: CompactionRules | None = None,
     keep_deletes_from: int = OFFSET_MAX,
-) -> Order:
+) -> CompactionOrder:
     dirt = measure_dirt(log, log.last_stable_offset(log.end_offset), rules or CompactionRules(), now_ms)
     settings = log.settings
-    return Order(
+    return CompactionOrder(
         log.directory,
         dirt.sources(),
         dirt.dirty_from,
@@ -74,7 +74,7 @@ def order_for(
     )
 
 
-def carry_out(disk: Disk, log: Log, order: Order) -> Summary:
+def carry_out(disk: Disk, log: Log, order: CompactionOrder) -> Summary:
     compactor = InlineCompactor(disk)
     compactor.begin(order)
     while True:

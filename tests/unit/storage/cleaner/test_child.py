@@ -14,7 +14,7 @@ import pytest
 from ottla.storage.cleaner import child
 from ottla.storage.cleaner.child import ChildCompactor
 from ottla.storage.cleaner.inline import InlineCompactor
-from ottla.storage.cleaner.order import Compactor, Order, Report, Source, Summary, Uncleanable
+from ottla.storage.cleaner.order import CompactionOrder, Compactor, Report, Source, Summary, Uncleanable
 from ottla.storage.files import RealDisk
 from ottla.storage.log import Log
 from tests.patience import PATIENCE_S
@@ -22,7 +22,7 @@ from tests.unit.storage.cleaner.compactions import SETTINGS, order_for, put
 from tests.unit.storage.logs import NOW, TOPIC_ID
 
 
-def dirty(directory: Path) -> Order:
+def dirty(directory: Path) -> CompactionOrder:
     log = Log.create(RealDisk(), str(directory), TOPIC_ID, SETTINGS, NOW)
     for number in range(30):
         put(log, (f"k{number % 3}", str(number)))
@@ -33,7 +33,7 @@ def dirty(directory: Path) -> Order:
     return order
 
 
-def reports(compactor: Compactor, order: Order) -> list[Report]:
+def reports(compactor: Compactor, order: CompactionOrder) -> list[Report]:
     compactor.begin(order)
     found = [compactor.step()]
     while not isinstance(found[-1], Summary):
@@ -58,7 +58,9 @@ def test_the_child_does_the_same_as_the_test_process(tmp_path: Path) -> None:
 
 def test_errors_are_passed_on_and_the_child_continues(tmp_path: Path) -> None:
     order = dirty(tmp_path / "sound")
-    missing = Order(str(tmp_path / "missing"), [Source(0, 10, 100)], 0, NOW, 0, 1000, 1000, 100, compiled=False)
+    missing = CompactionOrder(
+        str(tmp_path / "missing"), [Source(0, 10, 100)], 0, NOW, 0, 1000, 1000, 100, compiled=False
+    )
     broken = dirty(tmp_path / "broken")
     with (tmp_path / "broken" / f"{0:020d}.log").open("r+b") as file:
         file.write(bytes(50))

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.streams.state.store import MemoryReader
-from ottla.streams.state.tables import Progress, Table, TableClosed, TableLocked, TableMemory
+from ottla.streams.state.tables import Table, TableClosed, TableLocked, TableMemory, TableProgress
 
 MEMORY = TableMemory(32)
 KEYS = st.binary(max_size=3)
 
 
-def progress(position: int) -> Progress:
-    return Progress("id", position, 0)
+def progress(position: int) -> TableProgress:
+    return TableProgress("id", position, 0)
 
 
 @given(

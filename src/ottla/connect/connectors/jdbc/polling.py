@@ -45,7 +45,7 @@ def read_micros(offset: SourceOffset | None) -> int | None:
     return millis * 1000 if nanos is None else millis // 1000 * _OFFSET_MICROS + int(nanos) // 1000
 
 
-class Reading:
+class TargetQuery:
     """The columns of a target, and the SQL that reads them."""
 
     def __init__(self, config: Mapping[str, Any], dialect: Dialect, session: Session, target: Target) -> None:

@@ -14,7 +14,7 @@ from ottla.client.backoff import now_ms
 from ottla.connect.connector import ConnectorContext, Part, Source, SourceBatch, SourceOffset, partition_key
 from ottla.connect.connectors.jdbc.connection_settings import make_dialect
 from ottla.connect.connectors.jdbc.dialect import TableId
-from ottla.connect.connectors.jdbc.polling import Reading, Target
+from ottla.connect.connectors.jdbc.polling import Target, TargetQuery
 from ottla.connect.connectors.jdbc.session import Session
 from ottla.connect.connectors.jdbc.source_settings import BULK, INCREMENTING, SOURCE_SETTINGS
 from ottla.connect.data.columns import RecordColumns
@@ -107,14 +107,12 @@ class JdbcSource(Source):
         place = {"table": None if poll.target.table is None else [poll.target.table.schema, poll.target.table.name]}
         if self._mode == BULK:
             return place
-        reading = Reading(self.config, self._dialect, session, poll.target)
+        query = TargetQuery(self.config, self._dialect, session, poll.target)
         cap = (
-            self._find_number_cap(session, reading, poll)
-            if self._mode == INCREMENTING
-            else self._find_time_cap(session)
+            self._find_number_cap(session, query, poll) if self._mode == INCREMENTING else self._find_time_cap(session)
         )
         session.commit()
-        if cap is None or not reading.has_rows(poll.offset or self._initial, cap):
+        if cap is None or not query.has_rows(poll.offset or self._initial, cap):
             return None
         return {**place, "cap": cap}
 
@@ -122,12 +120,12 @@ class JdbcSource(Source):
         delay_ms: int = self.config["timestamp.delay.interval.ms"]
         return self._dialect.find_oldest_start(session) - delay_ms * 1000
 
-    def _find_number_cap(self, session: Session, reading: Reading, poll: _Poll) -> int | None:
+    def _find_number_cap(self, session: Session, query: TargetQuery, poll: _Poll) -> int | None:
         """None while a transaction that has begun to write may still commit a lower value."""
         if poll.writers:
             poll.writers &= set(self._dialect.list_writers(session, poll.target.table))
         else:
-            poll.cap = reading.find_highest_number()
+            poll.cap = query.find_highest_number()
             session.commit()
             poll.writers = set(self._dialect.list_writers(session, poll.target.table))
         return None if poll.writers else poll.cap
@@ -137,13 +135,13 @@ class JdbcSource(Source):
         target = Target(None, self.config["query"]) if place is None else Target(TableId(*place))
         topic = self.config["topic.prefix"] + ("" if target.table is None else target.table.name)
         with self._dialect.open() as session:
-            reading = Reading(self.config, self._dialect, session, target)
+            query = TargetQuery(self.config, self._dialect, session, target)
             if self._mode == BULK:
-                for values in reading.read_all():
-                    yield SourceBatch([RecordColumns(topic, reading.schema, values)], None)
+                for values in query.read_all():
+                    yield SourceBatch([RecordColumns(topic, query.schema, values)], None)
                 return
             session.commit()
             rows = self.config["batch.max.rows"]
-            values, following = reading.read_page(offset or self._initial, part.work["cap"], rows)
+            values, following = query.read_page(offset or self._initial, part.work["cap"], rows)
             if following is not None:
-                yield SourceBatch([RecordColumns(topic, reading.schema, values)], following)
+                yield SourceBatch([RecordColumns(topic, query.schema, values)], following)

@@ -30,7 +30,7 @@ class Upload(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Place:
+class BucketAddress:
     """A bucket and how to reach it. It is pickled with the connector; processes connect when they use it."""
 
     bucket: str
@@ -44,7 +44,7 @@ class Place:
 
 
 @functools.cache
-def connect(place: Place) -> Any:
+def connect(address: BucketAddress) -> Any:
     """boto3's client. It is made once in a process, for that takes longer than most batches."""
     try:
         import boto3
@@ -52,30 +52,30 @@ def connect(place: Place) -> Any:
     except ImportError:
         raise BadConfig("S3 connectors need boto3: pip install 'ottla[connect]'") from None
     config = Config(
-        region_name=place.region,
-        retries={"total_max_attempts": place.retries + 1, "mode": "standard"},
-        s3={"addressing_style": "path" if place.is_path_style else "auto"},
-        proxies={"http": place.proxy, "https": place.proxy} if place.proxy else None,
+        region_name=address.region,
+        retries={"total_max_attempts": address.retries + 1, "mode": "standard"},
+        s3={"addressing_style": "path" if address.is_path_style else "auto"},
+        proxies={"http": address.proxy, "https": address.proxy} if address.proxy else None,
     )
     return boto3.session.Session().client(
         "s3",
         config=config,
-        endpoint_url=place.endpoint,
-        aws_access_key_id=place.access_key,
-        aws_secret_access_key=None if place.secret_key is None else str(place.secret_key),
+        endpoint_url=address.endpoint,
+        aws_access_key_id=address.access_key,
+        aws_secret_access_key=None if address.secret_key is None else str(address.secret_key),
     )
 
 
 class Bucket:
-    def __init__(self, place: Place, options: Mapping[str, Any] | None = None) -> None:
-        self._place = place
+    def __init__(self, address: BucketAddress, options: Mapping[str, Any] | None = None) -> None:
+        self._address = address
         self._options = dict(options or {})
         """Of new objects: encryption, access control."""
 
     def check(self) -> None:
         """ConnectError if the bucket is not there, or is not for us."""
         if self._ask("look for the bucket", lambda client: client.head_bucket(**self._name)) is None:
-            raise ConnectError(f"s3.bucket.name: there is no bucket {self._place.bucket!r}")
+            raise ConnectError(f"s3.bucket.name: there is no bucket {self._address.bucket!r}")
 
     def get(self, key: str) -> tuple[bytes, str] | None:
         """Content and ETag."""
@@ -163,11 +163,11 @@ class Bucket:
 
     @property
     def _name(self) -> dict[str, str]:
-        return {"Bucket": self._place.bucket}
+        return {"Bucket": self._address.bucket}
 
     def _ask(self, what: str, request: Callable[[Any], T]) -> T | None:
         """The answer; None if the thing does not exist or is not as the request supposed."""
-        client = connect(self._place)
+        client = connect(self._address)
         from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
 
         try:
@@ -177,10 +177,11 @@ class Bucket:
             if code in _ABSENT or code in _LOST_RACES:
                 return None
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-            text = f"S3: cannot {what} in {self._place.bucket}: {error.response.get('Error', {}).get('Message', code)}"
+            message = error.response.get("Error", {}).get("Message", code)
+            text = f"S3: cannot {what} in {self._address.bucket}: {message}"
             is_away = status >= 500 and code != "NotImplemented"
             raise (RetriableError if is_away or code in _BUSY else ConnectError)(f"{text} ({code})") from None
         except (HTTPClientError, ConnectionError) as error:
-            raise RetriableError(f"S3: cannot {what} in {self._place.bucket}: {error}") from None
+            raise RetriableError(f"S3: cannot {what} in {self._address.bucket}: {error}") from None
         except BotoCoreError as error:
-            raise ConnectError(f"S3: cannot {what} in {self._place.bucket}: {error}") from None
+            raise ConnectError(f"S3: cannot {what} in {self._address.bucket}: {error}") from None

@@ -23,8 +23,8 @@ from ottla.connect.connectors.s3.settings import (
     SINK_SETTINGS,
     choose_format,
     choose_partitioner,
+    find_address,
     find_object_options,
-    find_place,
     keeps_json,
 )
 from ottla.connect.data.columns import RecordColumns
@@ -43,7 +43,7 @@ class S3Sink(Sink):
 
     def __init__(self, config: Mapping[str, Any], context: ConnectorContext) -> None:
         super().__init__(config, context)
-        self._bucket = Bucket(find_place(config), find_object_options(config))
+        self._bucket = Bucket(find_address(config), find_object_options(config))
         self._rotation = Rotation.of(config)
         choose_partitioner(config)  # raises BadConfig
         self._keeps_json = keeps_json(config)

@@ -18,7 +18,7 @@ from ottla.connect.connector import MAX_ROWS, ConnectorContext, Part, Source, So
 from ottla.connect.connectors.files.avro_files import read_avro
 from ottla.connect.connectors.files.directory_source import BATCH_ROWS, read_parquet
 from ottla.connect.connectors.s3.bucket import Bucket
-from ottla.connect.connectors.s3.settings import SOURCE_SETTINGS, find_format_name, find_place, list_topic_patterns
+from ottla.connect.connectors.s3.settings import SOURCE_SETTINGS, find_address, find_format_name, list_topic_patterns
 from ottla.connect.data.arrow_types import normalise
 from ottla.connect.data.columns import RecordColumns
 from ottla.connect.data.record import Record
@@ -48,7 +48,7 @@ class S3Source(Source):
 
     def __init__(self, config: Mapping[str, Any], context: ConnectorContext) -> None:
         super().__init__(config, context)
-        self._bucket = Bucket(find_place(config))
+        self._bucket = Bucket(find_address(config))
         self._format = find_format_name(config)
         self._topics = list_topic_patterns(config)
         self._idle_since_s: float | None = None

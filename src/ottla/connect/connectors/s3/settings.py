@@ -9,7 +9,7 @@ import pyarrow as pa
 from ottla.connect.connectors.files.formats import FileFormat, make_format
 from ottla.connect.connectors.files.partitioners import PATH_FORMAT, Partitioner, make_partitioner
 from ottla.connect.connectors.files.storage_settings import HOUR_MS
-from ottla.connect.connectors.s3.bucket import Place
+from ottla.connect.connectors.s3.bucket import BucketAddress
 from ottla.connect.data.schema import Schema, Type
 from ottla.connect.errors import BadConfig, ConnectError
 from ottla.connect.settings.checks import at_least, between, is_regex, one_of, refuse_others
@@ -231,8 +231,8 @@ def find_format_name(config: Mapping[str, Any]) -> str:
     return str(_find_class(FORMATS, config["format.class"]))
 
 
-def find_place(config: Mapping[str, Any]) -> Place:
-    return Place(
+def find_address(config: Mapping[str, Any]) -> BucketAddress:
+    return BucketAddress(
         config["s3.bucket.name"],
         config["s3.region"],
         config["store.url"] or None,

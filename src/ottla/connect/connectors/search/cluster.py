@@ -17,7 +17,7 @@ _BUSY: Final = frozenset({408, 429})
 
 
 @dataclass(frozen=True)
-class Cluster:
+class SearchCluster:
     """How to reach a cluster. It is pickled with the connector; processes connect when they use it."""
 
     urls: tuple[str, ...]
@@ -29,7 +29,7 @@ class Cluster:
     is_compressing: bool = False
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> "Cluster":
+    def of(cls, config: Mapping[str, Any]) -> "SearchCluster":
         return cls(
             tuple(each.rstrip("/") if "://" in each else f"http://{each}" for each in config["connection.url"]),
             config["connection.username"],
@@ -87,7 +87,7 @@ class Cluster:
 
 
 @functools.cache
-def _connect(cluster: Cluster) -> Any:
+def _connect(cluster: SearchCluster) -> Any:
     """The connections of a process to a cluster."""
     try:
         import urllib3

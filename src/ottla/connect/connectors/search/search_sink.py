@@ -8,7 +8,7 @@ import orjson
 
 from ottla.connect.connector import ConnectorContext, RefusedRecord, Sink, SinkBatch, Written
 from ottla.connect.connectors.search.bulk import Operation, cut, list_malformed, make_operation, name_index
-from ottla.connect.connectors.search.cluster import Cluster
+from ottla.connect.connectors.search.cluster import SearchCluster
 from ottla.connect.connectors.search.mappings import make_mapping
 from ottla.connect.connectors.search.settings import SINK_SETTINGS
 from ottla.connect.converters.choice import make_converter
@@ -28,7 +28,7 @@ class ElasticsearchSink(Sink):
 
     def __init__(self, config: Mapping[str, Any], context: ConnectorContext) -> None:
         super().__init__(config, context)
-        self._cluster = Cluster.of(config)
+        self._cluster = SearchCluster.of(config)
         self._on_null = config["behavior.on.null.values"].lower()
         self._on_malformed = config["behavior.on.malformed.documents"].lower()
         self._is_upsert = config["write.method"].lower() == "upsert"

@@ -16,7 +16,7 @@ from ottla.connect.connector import ConnectorContext, RefusedRecord, SinkBatch
 from ottla.connect.connectors.files.ledger import NotOwner
 from ottla.connect.connectors.s3.bucket import Bucket, connect
 from ottla.connect.connectors.s3.s3_sink import S3Sink
-from ottla.connect.connectors.s3.settings import find_place
+from ottla.connect.connectors.s3.settings import find_address
 from ottla.connect.data.record import Record
 from ottla.connect.errors import BadConfig, ConnectError, RetriableError
 from ottla.connect.settings.parsing import parse
@@ -121,7 +121,7 @@ def test_a_writer_may_die_at_every_request(server: str, event: str, is_killed: b
             return make_sink(server, bucket, rotate_schedule_interval_ms=0, topics_dir=f"step-{step:02d}")
 
         error = Died() if is_killed else RetriableError("the connection is lost")
-        trap = Trap(connect(find_place(make_config(server, bucket))), event, step, error)
+        trap = Trap(connect(find_address(make_config(server, bucket))), event, step, error)
         try:
             write_all(make, batches)
         except (Died, RetriableError):
@@ -141,7 +141,7 @@ def test_a_new_owner_shuts_out_the_old_one(server: str) -> None:
     make_bucket(server, "owners")
     older, newer = make_sink(server, "owners"), make_sink(server, "owners")
     older.find_positions([WHERE])
-    trap = Trap(connect(find_place(older.config)), "before-send.s3", 2, Died())
+    trap = Trap(connect(find_address(older.config)), "before-send.s3", 2, Died())
     with pytest.raises(Died):
         older.write(make_batch(0, ["a", "b"]))
     trap.remove()
@@ -159,7 +159,7 @@ def test_an_object_is_completed_by_the_successor(server: str) -> None:
     make_bucket(server, "successors")
     sink = make_sink(server, "successors")
     sink.find_positions([WHERE])
-    trap = Trap(connect(find_place(sink.config)), "before-send.s3", 5, Died())
+    trap = Trap(connect(find_address(sink.config)), "before-send.s3", 5, Died())
     with pytest.raises(Died):
         sink.write(make_batch(0, ["a", "b"]))
     trap.remove()
