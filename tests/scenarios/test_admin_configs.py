@@ -106,6 +106,23 @@ def test_a_topic_is_described(client: RawClient, topic: str, version: int) -> No
     assert (bare.synonyms, bare.documentation) == ([], None)
 
 
+def test_topics_of_one_request_have_their_own_settings(own_broker: LocalBroker) -> None:
+    """The settings of topics without any are encoded once for a request. A topic with settings is not among them, and
+    other keys are not either."""
+    own_broker.create_topic("kept", retention_ms="1")
+    own_broker.create_topic("plain")
+
+    def ask(name: str, *keys: str) -> dc.DescribeConfigsResource:
+        return dc.DescribeConfigsResource(resource_type=TOPIC, resource_name=name, configuration_keys=list(keys))
+
+    asked = [ask("orders", "retention.ms"), ask("kept", "retention.ms"), ask("plain", "retention.ms"), ask("plain")]
+    with connect(own_broker) as client:
+        results = client.request(dc.DescribeConfigsRequest(resources=asked), 4).results
+    found = [(each.resource_name, [entry.value for entry in each.configs][:1]) for each in results[:3]]
+    assert found == [("orders", ["7200000"]), ("kept", ["1"]), ("plain", ["7200000"])]
+    assert len(results[3].configs) == 33
+
+
 def test_a_broker_is_described(client: RawClient) -> None:
     """Each setting has a type and a source. One that cannot be changed says so, and passwords have no value."""
     result = describe(client, BROKER, "1")

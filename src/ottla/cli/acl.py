@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.cli.client import CommandClient, create_action_adder
+from ottla.cli.client import create_action_adder, open_own_client
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.output import add_format_argument, show_rows
 from ottla.cli.suggestions import suggest
@@ -106,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _add(options: argparse.Namespace) -> None:
     wanted = plan(options)
-    with CommandClient(options).open_own_client() as client:
+    with open_own_client(options) as client:
         create(client, wanted)
     _show(options, wanted)
 
@@ -225,7 +225,7 @@ def create(client: "Client", wanted: list[Acl]) -> None:
 
 
 def _list(options: argparse.Namespace) -> None:
-    with CommandClient(options).open_own_client() as client:
+    with open_own_client(options) as client:
         found = find(client, options)
     _show(options, found)
 
@@ -234,7 +234,7 @@ def _remove(options: argparse.Namespace) -> None:
     is_open = not (options.principals or _find_patterns(options) or options.operation or options.host)
     if is_open and not options.all:
         raise CommandError("acl remove: say which: USER, --topic NAME, --operation read, ..., or --all", USAGE_ERROR)
-    with CommandClient(options).open_own_client() as client:
+    with open_own_client(options) as client:
         found = find(client, options)
         if not options.dry_run:
             delete(client, found)

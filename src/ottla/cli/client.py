@@ -1,9 +1,11 @@
 """What every command that talks to brokers shares: its options, its clients, and how their errors are explained.
 
-Most requests go through confluent-kafka. Its calls are asynchronous, so Ctrl-C works while a command waits and a broker
-that does not answer is noticed within seconds. The library logs nothing: the one line on stderr is the command's own.
-Requests that confluent-kafka lacks (log directories, transactions, producers) or gets wrong (the metadata of committed
-offsets) go through Ottla's own client, `ottla.client`.
+A command that only asks questions uses Ottla's own client, `ottla.client` (`open_own_client`): confluent-kafka alone
+takes longer to import than such a command may take. The others have a `CommandClient`, whose requests go through
+confluent-kafka. Its calls are asynchronous, so Ctrl-C works while a command waits and a broker that does not answer is
+noticed within seconds. The library logs nothing: the one line on stderr is the command's own. Requests that
+confluent-kafka lacks (log directories, transactions, producers) or gets wrong (the metadata of committed offsets) go
+through Ottla's own client there too.
 """
 
 import argparse
@@ -16,11 +18,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ottla.cli.client_settings import (
     BOOTSTRAP,
+    SETTING_NAMES,
     add_client_arguments,
     make_library_settings,
     read_client_settings,
 )
 from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.pairs import parse_pairs
 from ottla.cli.suggestions import suggest
 
 if TYPE_CHECKING:
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import ClusterMetadata, DescribeClusterResult, OffsetSpec, TopicDescription
 
     from ottla.client.client import Client
+    from ottla.client.connection import Unreachable
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -95,8 +100,6 @@ def to_command_error(error: "KafkaException", what: str) -> CommandError:
 
 
 def _suggest_setting(name: str) -> str:
-    from ottla.cli.doctor.connecting import SETTING_NAMES
-
     return suggest(name, SETTING_NAMES)
 
 
@@ -127,21 +130,75 @@ class Answer(Protocol[T_co]):
     def result(self, timeout: float | None = None) -> T_co: ...
 
 
-class CommandClient:
-    """The clients of one command, made from its options. The constructor returns when a broker has answered."""
+class ClusterAccess:
+    """The way to a cluster, from the options of a command."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        from confluent_kafka.admin import AdminClient
-
         for name in _TEXT_OPTIONS:
             given = getattr(options, name, None) or ()
             require_text(*([given] if isinstance(given, str) else given))
         self.settings, self._optional = read_client_settings(options)
         """By the names that the user gave."""
-        self._library_settings = make_library_settings(self.settings)
         self.address = self.settings[BOOTSTRAP]
         if not self.address.strip(", "):
             raise CommandError("--bootstrap: no broker is named", USAGE_ERROR)
+
+    @contextmanager
+    def open_own_client(self, *, wait: bool = False) -> "Iterator[Client]":
+        """Ottla's own client with these settings. With `wait` a broker has answered, or it is a CommandError."""
+        from ottla.client.client import Client
+
+        defaults = {"default.api.timeout.ms": RETRY_S, "socket.connection.setup.timeout.ms": CONNECT_S}
+        try:
+            client = Client({**{name: str(int(limit_s * 1000)) for name, limit_s in defaults.items()}, **self.settings})
+        except ValueError as error:
+            raise CommandError(str(error), USAGE_ERROR) from None
+        with closing(client):
+            if wait:
+                self._wait_for_a_broker(client)
+            yield client
+
+    def _wait_for_a_broker(self, client: "Client") -> None:
+        from ottla.client.connection import NotAuthenticated, Unreachable
+
+        backoff = client.start_backoff(REFUSED_S)
+        while True:
+            try:
+                client.connect_any()
+                return
+            except Unreachable as error:
+                if isinstance(error, NotAuthenticated) or not backoff.pause():
+                    raise explain_unreachable(error) from None
+
+
+@contextmanager
+def open_own_client(options: argparse.Namespace) -> "Iterator[Client]":
+    """Ottla's own client, for a command that needs no other. CommandError if no broker answers."""
+    access = ClusterAccess(options)
+    if not all(name in SETTING_NAMES for name in parse_pairs(options.client_settings, "-X")):
+        CommandClient(options)  # librdkafka knows which settings there are
+    with access.open_own_client(wait=True) as client:
+        yield client
+
+
+def explain_unreachable(error: "Unreachable") -> CommandError:
+    from ottla.client.connection import NotAuthenticated, NotListening
+
+    if isinstance(error, NotAuthenticated):
+        return CommandError(f"cannot connect to {error}")
+    if isinstance(error, NotListening):
+        return CommandError(f"cannot connect to {error}. Is a broker running there? (ottla up)")
+    return CommandError(f"cannot connect to {error}. Is that the address of a Kafka broker?")
+
+
+class CommandClient(ClusterAccess):
+    """The clients of one command. The constructor returns when a broker has answered."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        super().__init__(options)
+        self._library_settings = make_library_settings(self.settings)
         self.connection_errors = ConnectionErrors()
         self.admin = self._create(AdminClient, {})
         self.brokers = self._wait_for_brokers()
@@ -158,20 +215,6 @@ class CommandClient:
         from confluent_kafka import Consumer
 
         return self._create(Consumer, {"group.id": "ottla", "enable.auto.commit": False, **settings})
-
-    @contextmanager
-    def open_own_client(self) -> "Iterator[Client]":
-        """Ottla's own client with the same settings, for requests that confluent-kafka lacks or gets wrong."""
-        from ottla.client.client import Client
-
-        try:
-            client = Client({"default.api.timeout.ms": str(int(RETRY_S * 1000)), **self.settings})
-        except ValueError as error:
-            raise CommandError(str(error), USAGE_ERROR) from None
-        try:
-            yield client
-        finally:
-            client.close()
 
     def ask(self, method: Callable[..., dict[K, Any]], *arguments: object, **options: object) -> dict[K, Any]:
         """Call a method of the admin client that returns futures. Arguments that it refuses are a usage error."""
@@ -258,7 +301,7 @@ class CommandClient:
         client connects once more to find out. `reason` is the fallback.
         """
         from ottla.client.client import Client
-        from ottla.client.connection import NotAuthenticated, NotListening, Unreachable
+        from ottla.client.connection import Unreachable
 
         try:
             client = Client({**self.settings, "request.timeout.ms": str(int(min(CONNECT_S, PROBE_S) * 1000))})
@@ -267,12 +310,8 @@ class CommandClient:
         except ValueError as error:  # settings that only librdkafka understands
             hint = ". An address is HOST:PORT" if str(error).startswith(BOOTSTRAP) else ""
             return CommandError(f"no broker answers at {self.address}: {reason}{hint}")
-        except NotAuthenticated as error:
-            return CommandError(f"cannot connect to {error}")
-        except NotListening as error:
-            return CommandError(f"cannot connect to {error}. Is a broker running there? (ottla up)")
         except Unreachable as error:
-            return CommandError(f"cannot connect to {error}. Is that the address of a Kafka broker?")
+            return explain_unreachable(error)
         return CommandError(f"no broker answers at {self.address}: {reason}")
 
     def _create(self, kind: "type[T]", settings: Mapping[str, object]) -> T:

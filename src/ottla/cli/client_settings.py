@@ -27,6 +27,20 @@ from ottla.client.defaults import (
     DEFAULT_BOOTSTRAP as DEFAULT_BOOTSTRAP,
 )
 
+SETTING_NAMES = (
+    *(BOOTSTRAP, "client.id", "security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username"),
+    *("sasl.password", "sasl.jaas.config", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location"),
+    *("ssl.key.password", "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.type"),
+    *("ssl.keystore.location", "ssl.keystore.password", "ssl.endpoint.identification.algorithm", "ssl.ca.pem"),
+    *("request.timeout.ms", "default.api.timeout.ms", "retry.backoff.ms", "retry.backoff.max.ms", "group.id"),
+    *("auto.offset.reset", "enable.auto.commit", "enable.idempotence", "compression.type", "linger.ms", "acks"),
+    *("session.timeout.ms", "max.poll.interval.ms", "isolation.level", "transactional.id", "schema.registry.url"),
+    *("basic.auth.user.info", "bearer.auth.token", "check.crcs", "client.rack", "metadata.max.age.ms"),
+)
+"""Names that people set. Others are asked of librdkafka."""
+
+DEFAULT_PORT = 9092
+
 _SECURE = ("security.", "ssl.", "sasl.")
 _OF_REGISTRY = ("schema.registry.", "basic.auth.", "bearer.auth.")
 
@@ -77,7 +91,13 @@ def read_client_settings(options: argparse.Namespace, environment: Mapping[str, 
     if options.bootstrap is not None:
         found[BOOTSTRAP] = options.bootstrap
     direct = parse_pairs(options.client_settings, "-X")
+    found[BOOTSTRAP] = ",".join(map(_add_port, found[BOOTSTRAP].split(",")))
     return GivenSettings(found | direct, optional - direct.keys())
+
+
+def _add_port(address: str) -> str:
+    """HOST alone means Kafka's port there, as it does for librdkafka."""
+    return f"{address.strip()}:{DEFAULT_PORT}" if address.strip() and ":" not in address else address
 
 
 def read_properties_file(path: str) -> dict[str, str]:

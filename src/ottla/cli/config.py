@@ -2,7 +2,7 @@
 
 import argparse
 
-from ottla.cli.client import CommandClient
+from ottla.cli.client import CommandClient, open_own_client
 from ottla.cli.client_settings import add_client_arguments
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.config_listing import ListedSetting, find_own_source, list_settings
@@ -123,7 +123,7 @@ def _shown(setting: Setting) -> str | None:
 
 
 def _list(options: argparse.Namespace) -> None:
-    with CommandClient(options).open_own_client() as own:
+    with open_own_client(options) as own:
         rows = list_settings(own, options.kind)
     show_rows(options.format, ListedSetting._fields, rows)
 
@@ -147,7 +147,7 @@ def _set(options: argparse.Namespace, changes: list[Change]) -> None:
     if not changes:
         raise CommandError("config set: nothing to change; give KEY=VALUE or --unset KEY", USAGE_ERROR)
     if options.kind in QUOTA_KINDS:
-        with CommandClient(options).open_own_client() as own:
+        with open_own_client(options) as own:
             change_quota_settings(own, options.kind, options.name or None, changes, dry_run=options.dry_run)
     elif is_own_kind(options.kind, options.name):
         with _client(options).open_own_client() as own:
@@ -158,7 +158,7 @@ def _set(options: argparse.Namespace, changes: list[Change]) -> None:
 
 def _read(options: argparse.Namespace) -> list[Setting]:
     if options.kind in QUOTA_KINDS:
-        with CommandClient(options).open_own_client() as own:
+        with open_own_client(options) as own:
             return read_quota_settings(own, options.kind, options.name or None)
     if is_own_kind(options.kind, options.name):
         with _client(options).open_own_client() as own:

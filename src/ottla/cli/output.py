@@ -28,15 +28,14 @@ def show_json(document: object) -> None:
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """One line per row; numbers are aligned to the right."""
-    cells = [[_cell(value) for value in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-    numeric = [all(isinstance(row[index], int | float | None) for row in rows) for index in range(len(columns))]
-    for line in ([name.upper() for name in columns], *cells):
-        aligned = (
-            text.rjust(width) if is_number else text.ljust(width)
-            for text, width, is_number in zip(line, widths, numeric, strict=True)
-        )
-        print("  ".join(aligned).rstrip())
+    aligned = []
+    for index, name in enumerate(columns):
+        values = [row[index] for row in rows]
+        texts = [name.upper(), *map(_cell, values)]
+        width = max(map(len, texts))
+        align = str.rjust if all(isinstance(value, int | float | None) for value in values) else str.ljust
+        aligned.append([align(text, width) for text in texts])
+    print("\n".join("  ".join(line).rstrip() for line in zip(*aligned, strict=True)))
 
 
 def show_rows(form: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -48,6 +47,8 @@ def show_rows(form: str, columns: Sequence[str], rows: Sequence[Sequence[object]
 
 
 def _cell(value: object) -> str:
+    if isinstance(value, str):
+        return value
     if value is None:
         return "-"
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

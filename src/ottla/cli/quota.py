@@ -2,7 +2,7 @@
 
 import argparse
 
-from ottla.cli.client import CommandClient, create_action_adder
+from ottla.cli.client import create_action_adder, open_own_client
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.output import add_format_argument, show_rows
 from ottla.cli.pairs import parse_pairs
@@ -49,7 +49,7 @@ def _add_entity_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     entity = find_entity(options)
     if options.action == "list":
-        with CommandClient(options).open_own_client() as client:
+        with open_own_client(options) as client:
             show_rows(options.format, Quota._fields, find_quotas(client, entity))
         return 0
     if not entity:
@@ -78,7 +78,7 @@ def _set(options: argparse.Namespace, entity: Entity) -> None:
     for key, text in parse_pairs(options.assignments, "QUOTA=VALUE").items():
         check_key(key)
         values[key] = parse_amount(key, text)
-    with CommandClient(options).open_own_client() as client:
+    with open_own_client(options) as client:
         alter_quotas(client, entity, values, dry_run=options.dry_run)
     print(f"{describe_entity(entity)}: {', '.join(values)} {'can be set' if options.dry_run else 'set'}")
 
@@ -86,7 +86,7 @@ def _set(options: argparse.Namespace, entity: Entity) -> None:
 def _delete(options: argparse.Namespace, entity: Entity) -> None:
     for key in options.keys:
         check_key(key)
-    with CommandClient(options).open_own_client() as client:
+    with open_own_client(options) as client:
         there = [quota.quota for quota in find_quotas(client, entity, strict=True)]
         removed = options.keys or there
         missing = [key for key in removed if key not in there]

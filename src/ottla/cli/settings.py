@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.directories import find_data_directory
 from ottla.cli.pairs import parse_pairs
 from ottla.config import BrokerConfig, ConfigError, Listener, read_properties
 
@@ -63,7 +64,7 @@ def broker_config(options: Options, environment: Mapping[str, str]) -> BrokerCon
             given.pop("log.dirs", None)
         given.update(chosen)
         if not given.get("log.dirs") and not given.get("log.dir"):
-            given["log.dirs"] = default_directory(environment)
+            given["log.dirs"] = find_data_directory(environment)
         return _with_absolute_paths(BrokerConfig.of(given))
     except ConfigError as error:
         raise CommandError(str(error), USAGE_ERROR) from None
@@ -72,12 +73,6 @@ def broker_config(options: Options, environment: Mapping[str, str]) -> BrokerCon
 def data_directories(config: BrokerConfig) -> tuple[str, ...]:
     """The data directories. A configuration from `broker_config` always has at least one."""
     return config.log_dirs or ()
-
-
-def default_directory(environment: Mapping[str, str]) -> str:
-    """The user's data directory, so that `ottla up` finds the same data from any working directory."""
-    base = environment.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
-    return os.path.join(base, "ottla")
 
 
 def _with_absolute_paths(config: BrokerConfig) -> BrokerConfig:

@@ -9,7 +9,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import CommandClient, create_action_adder
+from ottla.cli.client import create_action_adder, open_own_client
 from ottla.cli.command_error import CommandError
 from ottla.cli.output import JSON, add_format_argument, counted, hyphenate, show_json, show_rows, show_table
 
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     actions = {"list": _list, "describe": _describe, "abort": _abort}
-    with CommandClient(options).open_own_client() as client:
+    with open_own_client(options) as client:
         actions[options.action](client, options)
     return 0
 

@@ -2,9 +2,8 @@
 
 import argparse
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from ottla.cli.client import Answer, CommandClient, create_action_adder, explain
+from ottla.cli.client import Answer, CommandClient, create_action_adder, explain, open_own_client
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.numbers import INT16_MAX, int_between, parse_count, parse_offset, parse_partition, parse_partition_count
 from ottla.cli.output import JSON, add_format_argument, counted, show_json, show_rows
@@ -13,9 +12,6 @@ from ottla.cli.resource_settings import apply_changes, changes_of
 from ottla.cli.suggestions import suggest
 from ottla.cli.topic_description import describe_topics, show_topics
 from ottla.cli.topic_trim import trim
-
-if TYPE_CHECKING:
-    from confluent_kafka.admin import PartitionMetadata
 
 BROKER_DEFAULT = -1
 INTERNAL_PREFIX = "__"
@@ -169,17 +165,16 @@ def _finish(
 
 
 def _list(options: argparse.Namespace) -> None:
-    client = CommandClient(options)
-    rows = []
-    for name, topic in sorted(client.fetch_metadata().topics.items()):
-        if options.internal or not name.startswith(INTERNAL_PREFIX):
-            rows.append((name, len(topic.partitions), max(map(_replicas, topic.partitions.values()), default=0)))
-    columns = ("topic", "partitions", "replicas")
-    show_rows(options.format, columns, rows)
+    from ottla.wire.messages.metadata import MetadataRequest
 
-
-def _replicas(partition: "PartitionMetadata") -> int:
-    return len(partition.replicas)
+    with open_own_client(options) as own:
+        answer = own.ask_any(MetadataRequest(topics=None, allow_auto_topic_creation=False))
+    rows = [
+        (topic.name, len(topic.partitions), max((len(each.replica_nodes) for each in topic.partitions), default=0))
+        for topic in answer.topics
+        if options.internal or not topic.name.startswith(INTERNAL_PREFIX)
+    ]
+    show_rows(options.format, ("topic", "partitions", "replicas"), sorted(rows))
 
 
 def _alter(options: argparse.Namespace) -> None:

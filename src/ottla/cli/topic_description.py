@@ -69,8 +69,9 @@ def describe_topics(client: CommandClient, names: list[str]) -> list[TopicDetail
     missing = [name for name, topic in found.items() if topic is None]
     if missing:
         raise client.explain_no_topic(*missing)
-    copies = _list_copies(client, {name: topic for name, topic in found.items() if topic is not None})
-    return [_describe_topic(client, name, copies) for name in found]
+    topics = {name: topic for name, topic in found.items() if topic is not None}
+    copies = _list_copies(client, topics)
+    return [_describe_topic(client, name, topic, copies) for name, topic in topics.items()]
 
 
 def _list_copies(client: CommandClient, topics: "dict[str, TopicDescription]") -> dict[TopicPartition, list[Copy]]:
@@ -102,10 +103,11 @@ def _list_copies(client: CommandClient, topics: "dict[str, TopicDescription]") -
     return copies
 
 
-def _describe_topic(client: CommandClient, name: str, copies: dict[TopicPartition, list[Copy]]) -> TopicDetails:
+def _describe_topic(
+    client: CommandClient, name: str, topic: "TopicDescription", copies: dict[TopicPartition, list[Copy]]
+) -> TopicDetails:
     from confluent_kafka.admin import OffsetSpec
 
-    topic = client.describe_topic(name)
     led = [partition.id for partition in topic.partitions if partition.leader is not None]
     beginnings = client.list_offsets(name, led, OffsetSpec.earliest())
     ends = client.list_offsets(name, led, OffsetSpec.latest())

@@ -9,7 +9,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.client import CommandClient, create_action_adder
+from ottla.cli.client import CommandClient, create_action_adder, open_own_client
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.hanging import find_hanging, list_open_transactions, write_abort_marker
 from ottla.cli.numbers import INT64_MAX, int_between, parse_offset, parse_partition
@@ -83,7 +83,6 @@ def _raise_for_error(code: int, what: str) -> None:
 def _list(options: argparse.Namespace) -> None:
     from ottla.wire.messages.list_transactions import ListTransactionsRequest
 
-    client = CommandClient(options)
     now = _now_ms()
     request = ListTransactionsRequest(
         state_filters=[_to_camel_case(state) for state in options.state],
@@ -92,7 +91,7 @@ def _list(options: argparse.Namespace) -> None:
         transactional_id_pattern=options.matching,
     )
     rows = []
-    with client.open_own_client() as own:
+    with open_own_client(options) as own:
         answers = own.ask_each(request)
     for broker, answer in answers.items():
         _raise_for_error(answer.error_code, "cannot list transactions")
@@ -106,9 +105,8 @@ def _describe(options: argparse.Namespace) -> None:
     from ottla.errors import ErrorCode
     from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
 
-    client = CommandClient(options)
     rows = []
-    with client.open_own_client() as own:
+    with open_own_client(options) as own:
         requests = {name: DescribeTransactionsRequest(transactional_ids=[name]) for name in options.names}
         answers = {name: own.ask_coordinator("transaction", name, request) for name, request in requests.items()}
         missing = [each for each in answers.values() if each.transaction_states[0].error_code]

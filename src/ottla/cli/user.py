@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
-from ottla.cli.client import CommandClient, create_action_adder
+from ottla.cli.client import create_action_adder, open_own_client
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.numbers import int_between
 from ottla.cli.output import add_format_argument, show_rows
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _create(options: argparse.Namespace) -> None:
     password = _find_password(options)
-    with CommandClient(options).open_own_client() as own:
+    with open_own_client(options) as own:
         there = find_users(own).get(options.name, {})
         mechanisms = options.mechanism or list(MECHANISMS)
         taken = [mechanism for mechanism in mechanisms if mechanism in there]
@@ -74,7 +74,7 @@ def _create(options: argparse.Namespace) -> None:
 
 def _alter(options: argparse.Namespace) -> None:
     password = _find_password(options)
-    with CommandClient(options).open_own_client() as own:
+    with open_own_client(options) as own:
         users = find_users(own)
         _require(options.name, users)
         mechanisms = options.mechanism or list(users[options.name])
@@ -87,7 +87,7 @@ def _report(options: argparse.Namespace, done: str, password: str) -> None:
 
 
 def _list(options: argparse.Namespace) -> None:
-    with CommandClient(options).open_own_client() as own:
+    with open_own_client(options) as own:
         users = find_users(own)
     rows = [
         (name, mechanism, iterations)
@@ -98,7 +98,7 @@ def _list(options: argparse.Namespace) -> None:
 
 
 def _delete(options: argparse.Namespace) -> None:
-    with CommandClient(options).open_own_client() as own:
+    with open_own_client(options) as own:
         users = find_users(own)
         for name in options.names:
             if name not in users and options.if_exists:

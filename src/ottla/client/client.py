@@ -396,6 +396,7 @@ class Client:
                 settings.request_timeout_s,
                 settings.client_id,
                 allocate_bytes,
+                settings.connect_timeout_s,
             )
         return connection
 

@@ -5,28 +5,36 @@ connection authenticates again before a request that would come too late (KIP-36
 
 `ask` sends one request and waits for its answer. With `send` and `receive` several requests can be in flight: the
 broker answers them in order, and an answer is kept until `receive` asks for it. Fetch and Produce requests are those of
-the hand-written codecs `wire/fetch.py` and `wire/produce.py`. A connection belongs to one thread.
+the hand-written codecs `wire/fetch` and `wire/produce.py`. A connection belongs to one thread.
+
+These codecs, TLS and SASL are imported by those who use them: a command that asks one question starts faster without.
 """
 
 import socket
-import ssl
 from base64 import b64encode
 from collections.abc import Callable
+from importlib import import_module
 from random import Random
 from struct import Struct
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
-from ottla.client import sasl
 from ottla.client.backoff import elapsed_s
 from ottla.client.security import Security
 from ottla.errors import ErrorCode, KafkaError
-from ottla.wire import fetch, frames, produce
+from ottla.wire import frames
 from ottla.wire.malformed import Malformed
 from ottla.wire.message import Message
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.wire.readers import skip_tags
+
+if TYPE_CHECKING:
+    import ssl
+
+    from ottla.client.sasl import Login
+    from ottla.wire.fetch import FetchRequest
+    from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
+    from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
+    from ottla.wire.produce import ProduceRequest
 
 ANSWER_BYTES_MAX = 100 * 1024 * 1024
 LARGE_BYTES = 64 * 1024
@@ -54,12 +62,7 @@ class NotAuthenticated(Unreachable):
     """The client or the broker failed to authenticate. A retry does not help."""
 
 
-Request = Message | fetch.FetchRequest | produce.ProduceRequest
-
-_BY_HAND: dict[type, tuple[Any, frames.Api]] = {
-    fetch.FetchRequest: (fetch, frames.find_api_by_folder("fetch")),
-    produce.ProduceRequest: (produce, frames.find_api_by_folder("produce")),
-}
+Request: TypeAlias = "Message | FetchRequest | ProduceRequest"
 
 
 class Awaited(NamedTuple):
@@ -83,32 +86,45 @@ def _describe(error: OSError) -> str:
     """An error of the socket in the middle of a sentence."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
-    if isinstance(error, ssl.SSLError) and error.reason:
-        if error.reason in ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "RECORD_LAYER_FAILURE"):
-            return "TLS: there is no TLS at this port (see security.protocol)"
-        return f"TLS: {error.reason.replace('_', ' ').lower()}"
+    reason = _find_tls_reason(error)
+    if reason in ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "RECORD_LAYER_FAILURE"):
+        return "TLS: there is no TLS at this port (see security.protocol)"
+    if reason:
+        return f"TLS: {reason.replace('_', ' ').lower()}"
     text = error.strerror or str(error)
     return text[:1].lower() + text[1:]
 
 
 def _refuses_client(error: OSError) -> bool:
     """Whether the broker ended the connection because of the client's certificate."""
-    reason = error.reason or "" if isinstance(error, ssl.SSLError) else ""
+    reason = _find_tls_reason(error)
     return "ALERT" in reason and any(part in reason for part in _REFUSALS)
 
 
-def _read_by_hand(awaited: Awaited, frame: bytearray | memoryview) -> Any:
-    codec, of = _BY_HAND[awaited.request_class]
+def _find_tls_reason(error: OSError) -> str:
+    """OpenSSL's name of what is wrong. Of all errors of sockets only `ssl.SSLError` has such an attribute."""
+    return getattr(error, "reason", None) or ""
+
+
+def _find_codec(request_class: type) -> tuple[Any, frames.Api] | None:
+    """The hand-written codec of a Fetch or Produce request and its API; None for messages: theirs is compiled."""
+    if issubclass(request_class, Message):
+        return None
+    folder = request_class.__module__.split(".")[2]
+    return import_module(f"ottla.wire.{folder}"), frames.find_api_by_folder(folder)
+
+
+def _read_by_hand(codec: Any, awaited: Awaited, frame: bytearray | memoryview) -> Any:
     position = _SIZE.size
     try:
-        if awaited.version >= of.tagged_responses_from:
+        if awaited.version >= awaited.api.tagged_responses_from:
             position = skip_tags(frame, position, len(frame), "response header")
     except IndexError:
         raise Malformed("the response ends within its header") from None
     return codec.read_response(awaited.version, frame, position)
 
 
-def _start_tls(plain: socket.socket, host: str, context: ssl.SSLContext) -> ssl.SSLSocket:
+def _start_tls(plain: socket.socket, host: str, context: "ssl.SSLContext") -> "ssl.SSLSocket":
     try:
         return context.wrap_socket(plain, server_hostname=host)
     except BaseException:
@@ -128,8 +144,10 @@ class Connection:
         timeout_s: float = 10.0,
         client_id: str = CLIENT_ID,
         allocate: Callable[[int], bytearray | memoryview] = bytearray,
+        connect_timeout_s: float | None = None,
     ) -> None:
-        """`random` makes the nonce of SCRAM; `allocate` provides the memory of large answers."""
+        """`random` makes the nonce of SCRAM; `allocate` provides the memory of large answers. `timeout_s` is that of a
+        request, and of connecting if there is no `connect_timeout_s`."""
         self._allocate = allocate
         self._name = f"{host}:{port}"
         self._client_id = client_id
@@ -144,11 +162,10 @@ class Connection:
         self._login_ends_s: float | None = None
         """When the connection has to authenticate again; None: never."""
         try:
-            plain = socket.create_connection((host, port), timeout_s)
+            first_s = timeout_s if connect_timeout_s is None else connect_timeout_s
+            plain = socket.create_connection((host, port), first_s)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket = _start_tls(plain, host, security.context) if security.context is not None else plain
-        except ssl.SSLCertVerificationError as error:
-            raise NotAuthenticated(f"{self._name}: TLS: {error.verify_message}") from None
         except ConnectionRefusedError as error:
             raise NotListening(f"{self._name}: {_describe(error)}") from None
         except OSError as error:
@@ -160,6 +177,7 @@ class Connection:
         except BaseException:
             self.close()
             raise
+        self._socket.settimeout(timeout_s)
 
     def __enter__(self) -> Self:
         return self
@@ -176,7 +194,7 @@ class Connection:
 
     def versions(self, request_class: type[Request]) -> range:
         """The versions of an API that both sides know."""
-        by_hand = _BY_HAND.get(request_class)
+        by_hand = _find_codec(request_class)
         if by_hand is not None:
             of, ours = by_hand[1], by_hand[0].VERSIONS
         else:
@@ -198,8 +216,8 @@ class Connection:
         if version_max is not None:
             common = range(common.start, min(common.stop, version_max + 1))
         if not common:
-            name = _BY_HAND[type(request)][1].name if type(request) in _BY_HAND else type(request).__name__
-            message = f"{self._name} has no version of {name.removesuffix('Request')} that this client can use"
+            name = type(request).__name__.removesuffix("Request")
+            message = f"{self._name} has no version of {name} that this client can use"
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
         if self._login_ends_s is not None and self._login is not None and elapsed_s() >= self._login_ends_s:
             self._authenticate(self._login)
@@ -210,8 +228,9 @@ class Connection:
         try:
             while (frame := self._early.pop(awaited.correlation, None)) is None:
                 self._receive_any()
-            if awaited.request_class in _BY_HAND:
-                return _read_by_hand(awaited, frame)
+            by_hand = _find_codec(awaited.request_class)
+            if by_hand is not None:
+                return _read_by_hand(by_hand[0], awaited, frame)
             return frames.decode_response(awaited.api.response, awaited.version, frame)[1]
         except Malformed as error:
             raise Unreachable(f"{self._name}: malformed answer: {error}") from None
@@ -228,7 +247,7 @@ class Connection:
 
     def _send(self, request: Request, version: int) -> Awaited:
         self._correlation = self._correlation % _CORRELATION_MAX + 1
-        by_hand = _BY_HAND.get(type(request))
+        by_hand = _find_codec(type(request))
         if by_hand is None:
             assert isinstance(request, Message)
             of = frames.find_api_of(request)
@@ -246,6 +265,9 @@ class Connection:
         return Awaited(self._correlation, version, type(request), of)
 
     def _explain(self, error: OSError) -> Unreachable:
+        broken = getattr(error, "verify_message", None)  # of ssl.SSLCertVerificationError
+        if broken:
+            return NotAuthenticated(f"{self._name}: TLS: {broken}")
         kind = NotAuthenticated if _refuses_client(error) else Unreachable
         return kind(f"{self._name}: {_describe(error)}")
 
@@ -286,7 +308,10 @@ class Connection:
 
     # SASL
 
-    def _authenticate(self, login: sasl.Login) -> None:
+    def _authenticate(self, login: "Login") -> None:
+        from ottla.client import sasl
+        from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
+
         answer: SaslHandshakeResponse = self._exchange(SaslHandshakeRequest(mechanism=login.mechanism), 1)
         if answer.error_code:
             offered = ", ".join(answer.mechanisms) or "none"
@@ -298,6 +323,8 @@ class Connection:
             raise NotAuthenticated(f"{self._name}: {error}") from None
 
     def _exchange_token(self, token: bytes) -> bytes:
+        from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+
         answer: SaslAuthenticateResponse = self._exchange(SaslAuthenticateRequest(auth_bytes=token), 1)
         if answer.error_code:
             reason = answer.error_message or name_error(answer.error_code)

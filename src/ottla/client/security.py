@@ -7,18 +7,18 @@
     ssl.*                                 certificates and keys, as files or as text (`stores.py`)
 
 `translate_settings` is the one translation: Java's names become librdkafka's. Settings that ask for what is not
-possible raise ValueError with their names; the values of secret ones are in no message.
+possible raise ValueError with their names; the values of secret ones are in no message. The modules of TLS and SASL are
+imported when settings ask for them: they take longer to import than most commands take to answer.
 """
 
 import re
-import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.client.sasl import MECHANISMS, Login
-from ottla.client.stores import make_context, read_key_store, read_trust_store, repair_pem
-from ottla.client.tokens import ENDPOINT, TOKEN, read_token_source
+if TYPE_CHECKING:
+    import ssl
+
+    from ottla.client.sasl import Login
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 HIDDEN: Final = "(secret)"
@@ -52,12 +52,11 @@ _JAVA_ONLY: Final = re.compile(
 _OPTION: Final = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
 
 
-@dataclass(frozen=True, slots=True)
-class Security:
+class Security(NamedTuple):
     """How to connect: with TLS if there is a context, with SASL if there is a login."""
 
-    context: ssl.SSLContext | None = None
-    login: Login | None = None
+    context: "ssl.SSLContext | None" = None
+    login: "Login | None" = None
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> "Security":
@@ -65,6 +64,8 @@ class Security:
         protocol = find_protocol(settings)
         if protocol == "PLAINTEXT":
             return cls()
+        from ottla.client.stores import make_context
+
         found = translate_settings(settings)
         context = make_context(found) if protocol.endswith("SSL") else None
         return cls(context, _read_login(found) if protocol.startswith("SASL") else None)
@@ -113,6 +114,8 @@ def translate_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 def make_librdkafka_settings(settings: Mapping[str, str]) -> dict[str, str | Callable[[str], tuple[str, float]]]:
     """The settings of a client of confluent-kafka: translated, and with a function that finds bearer tokens."""
+    from ottla.client.stores import repair_pem
+
     found: dict[str, str | Callable[[str], tuple[str, float]]] = {}
     protocol = find_protocol(settings)
     for name, value in translate_settings(settings).items():
@@ -132,6 +135,8 @@ def make_librdkafka_settings(settings: Mapping[str, str]) -> dict[str, str | Cal
 
 def _translate_stores(settings: Mapping[str, str], found: dict[str, str]) -> None:
     """Java's trust store becomes text or a PEM file. Its key store keeps its name if it is PKCS12, as in librdkafka."""
+    from ottla.client.stores import read_key_store, read_trust_store
+
     trusted = settings.get("ssl.truststore.location")
     if trusted and "ssl.ca.location" not in found and "ssl.ca.pem" not in found:
         found["ssl.ca.pem"] = read_trust_store(trusted, settings.get("ssl.truststore.password", ""))
@@ -166,8 +171,11 @@ def read_jaas_options(text: str) -> dict[str, str]:
     }
 
 
-def _read_login(settings: Mapping[str, str]) -> Login:
+def _read_login(settings: Mapping[str, str]) -> "Login":
     """From translated settings."""
+    from ottla.client.sasl import MECHANISMS, Login
+    from ottla.client.tokens import read_token_source
+
     mechanism = settings.get("sasl.mechanism", "").strip().upper()
     if mechanism not in MECHANISMS:
         what = f"{mechanism!r} is not supported" if mechanism else "it is not set"
@@ -181,17 +189,3 @@ def _read_login(settings: Mapping[str, str]) -> Login:
             raise ValueError(f"{name}: it has a NUL character")
     is_token = settings.get("sasl.tokenauth", "").lower() == "true" and mechanism != "PLAIN"
     return Login(mechanism, settings["sasl.username"], settings["sasl.password"], is_token)
-
-
-__all__ = [
-    "ENDPOINT",
-    "HIDDEN",
-    "TOKEN",
-    "Security",
-    "find_protocol",
-    "hide_secrets",
-    "is_secret",
-    "make_librdkafka_settings",
-    "read_jaas_options",
-    "translate_settings",
-]

@@ -20,6 +20,8 @@ class ClientSettings(NamedTuple):
     client_id: str
     request_timeout_s: float
     """The time-out of one request."""
+    connect_timeout_s: float
+    """The time-out of connecting, with TLS and login; that of a request if it is not set."""
     api_timeout_s: float
     """The time-out of one operation with all its retries."""
     pause_s: float
@@ -36,6 +38,7 @@ class ClientSettings(NamedTuple):
             Security.of(settings),
             settings.get("client.id", CLIENT_ID),
             request_ms / 1000,
+            _milliseconds(settings, ("socket.connection.setup.timeout.ms",), request_ms) / 1000,
             _milliseconds(settings, ("default.api.timeout.ms",), 60_000) / 1000,
             pause_ms / 1000,
             max(_milliseconds(settings, ("retry.backoff.max.ms",), 1000), pause_ms) / 1000,

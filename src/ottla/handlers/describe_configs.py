@@ -4,7 +4,7 @@ Versions: 3 types and documentation (KIP-569); 4 flexible. Passwords are never s
 """
 
 import asyncio
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 
 from ottla.broker.call import Call
 from ottla.broker.node import Node
@@ -31,6 +31,7 @@ from ottla.wire.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from ottla.wire.schema import write_structure
 
 REQUIRES = config_rights.TO_DESCRIBE
 
@@ -46,12 +47,12 @@ RESOURCES_PER_TURN = 20
 """Resources that are described before other work of the event loop gets its turn: a console asks for all topics."""
 
 
-Keys = Container[str] | None
+Keys = frozenset[str] | None
 """Names of the settings to describe; None means all."""
 
 
 async def handle(node: Node, call: Call[DescribeConfigsRequest]) -> DescribeConfigsResponse:
-    topics = TopicDescriptions(node.config)
+    topics = TopicSettings(node, call)
     results = []
     for number, asked in enumerate(call.body.resources, start=1):
         results.append(describe_resource(node, topics, asked, call))
@@ -60,16 +61,40 @@ async def handle(node: Node, call: Call[DescribeConfigsRequest]) -> DescribeConf
     return DescribeConfigsResponse(results=results)
 
 
+class TopicSettings:
+    """The settings of the topics of one request. Nearly all topics have the same ones, which are encoded once."""
+
+    def __init__(self, node: Node, call: Call[DescribeConfigsRequest]) -> None:
+        self._node = node
+        self._call = call
+        self._descriptions = TopicDescriptions(node.config)
+        self._defaults: dict[Keys, list[DescribeConfigsResourceResult]] = {}
+
+    def describe(self, name: str, keys: Keys) -> list[DescribeConfigsResourceResult]:
+        check_name(name)
+        if self._node.image.topic(name) is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
+        overrides = self._node.image.topic_configs(name)
+        known = None if overrides else self._defaults.get(keys)
+        if known is None:
+            known = describe_settings(self._descriptions.of(overrides), keys, self._call.body)
+            if not overrides:
+                known = [write_structure(DescribeConfigsResponse, self._call.version, each) for each in known]
+                self._defaults[keys] = known
+        return known
+
+
 def describe_resource(
-    node: Node, topics: TopicDescriptions, asked: DescribeConfigsResource, call: Call[DescribeConfigsRequest]
+    node: Node, topics: TopicSettings, asked: DescribeConfigsResource, call: Call[DescribeConfigsRequest]
 ) -> DescribeConfigsResult:
     name, keys = asked.resource_name, frozenset(asked.configuration_keys or ()) or None
     result = DescribeConfigsResult(error_message="", resource_type=asked.resource_type, resource_name=name)
     try:
         config_rights.require_for(node, call, REQUIRES, asked.resource_type, name)
         if asked.resource_type == ConfigResource.TOPIC:
-            found = read_topic(node, topics, name)
-        elif asked.resource_type == ConfigResource.BROKER:
+            result.configs = topics.describe(name, keys)
+            return result
+        if asked.resource_type == ConfigResource.BROKER:
             found = read_broker(node, name, keys)
         elif asked.resource_type == ConfigResource.GROUP:
             found = read_group(node, name)
@@ -82,8 +107,14 @@ def describe_resource(
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
         return result
-    result.configs = [describe_setting(each, call.body) for each in found if keys is None or each.name in keys]
+    result.configs = describe_settings(found, keys, call.body)
     return result
+
+
+def describe_settings(
+    found: Iterable[Description], keys: Keys, request: DescribeConfigsRequest
+) -> list[DescribeConfigsResourceResult]:
+    return [describe_setting(each, request) for each in found if keys is None or each.name in keys]
 
 
 def describe_setting(setting: Description, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
@@ -98,13 +129,6 @@ def describe_setting(setting: Description, request: DescribeConfigsRequest) -> D
         config_type=TYPES.get(setting.kind, UNKNOWN_TYPE),
         documentation=setting.documentation if request.include_documentation else None,
     )
-
-
-def read_topic(node: Node, topics: TopicDescriptions, name: str) -> Iterable[Description]:
-    check_name(name)
-    if node.image.topic(name) is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
-    return topics.of(node.image.topic_configs(name))
 
 
 def read_broker(node: Node, name: str, keys: Keys) -> Iterable[Description]:

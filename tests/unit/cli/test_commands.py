@@ -207,10 +207,13 @@ def test_a_command_may_be_started_without_input_and_output() -> None:
 
 
 def test_what_commands_ask_with_loads_no_columns() -> None:
-    """numpy, numba and pandas take longer to import than a command may take."""
+    """numpy, numba and pandas take longer to import than a command may take. A question needs no TLS either, and none
+    of a broker's settings."""
     code = (
-        "import sys, ottla.client.client, ottla.client.fetching, ottla.streams.running.registration, ottla.cli.config;"
+        "import sys, ottla.client.client, ottla.cli.client, ottla.cli.cluster, ottla.cli.config, ottla.cli.topic;"
+        "print(sys.modules.keys() & {'ssl', 'dataclasses', 'subprocess', 'ottla.config', 'ottla.wire.fetch'} or '{}');"
+        "import ottla.client.fetching, ottla.streams.running.registration;"
         "print(sys.modules.keys() & {'numpy', 'numba', 'pandas', 'pyarrow', 'confluent_kafka', 'asyncio'} or '{}')"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S)
-    assert (done.stdout, done.stderr) == ("{}\n", "")
+    assert (done.stdout, done.stderr) == ("{}\n{}\n", "")

@@ -65,6 +65,7 @@ def test_the_strongest_setting_wins(home: Path, tmp_path: Path) -> None:
 
     assert find({"XDG_CONFIG_HOME": "/nowhere"}) == "localhost:9092"
     assert find({}) == "used:1"
+    assert find({}, bootstrap="one, two:2,") == "one:9092, two:2,"
     assert find({"OTTLA_PROFILE": "other"}) == "other:1"
     variables = {"OTTLA_BOOTSTRAP": "variable:1", "OTTLA_CLIENT_CLIENT_ID": "from-variable"}
     assert find(variables) == "variable:1"

@@ -66,9 +66,11 @@ def test_a_mistake_is_explained(broker: LocalBroker, line: str, status: int, sai
     assert said in ended.errors
 
 
-def test_an_address_without_a_port(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.cli.client.REFUSED_S", 0.05)
     ended = run(["topic", "list", "-b", "127.0.0.1:x1"])
+    assert (ended.status, ended.errors) == (2, "ottla: bootstrap.servers: '127.0.0.1:x1' is not host:port\n")
+    ended = run(["consume", "orders", "-b", "127.0.0.1:x1"])
     assert ended.status == 1
     assert "An address is HOST:PORT" in ended.errors
 

@@ -8,18 +8,19 @@ throttle.py    a limit on the rate of moves
 actions.py     how these modules add their actions
 elections.py   elect, unregister
 restore.py     restore: the metadata into ZooKeeper again, from a broker's copy
+up.py          up: its options
 local.py       up: ZooKeeper and several brokers as child processes of this command
 zookeeper_server.py  ZooKeeper servers as child processes
 """
 
 import argparse
 
-from ottla.cli.cluster import elections, local, moves, restore, status
+from ottla.cli.cluster import elections, moves, restore, status, up
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for module in (local, status, moves, elections, restore):
+    for module in (up, status, moves, elections, restore):
         module.add_actions(actions)
 
 

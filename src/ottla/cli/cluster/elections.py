@@ -2,7 +2,7 @@
 
 import argparse
 
-from ottla.cli.client import CommandClient
+from ottla.cli.client import CommandClient, open_own_client
 from ottla.cli.cluster.actions import Actions, add_action
 from ottla.cli.cluster.overview import explain_code, raise_for_error
 from ottla.cli.command_error import USAGE_ERROR, CommandError
@@ -63,8 +63,7 @@ def _elect(options: argparse.Namespace) -> int:
 def _unregister(options: argparse.Namespace) -> int:
     from ottla.wire.messages.unregister_broker import UnregisterBrokerRequest
 
-    client = CommandClient(options)
-    with client.open_own_client() as own:
+    with open_own_client(options) as own:
         answer = own.connect_any().ask(UnregisterBrokerRequest(broker_id=options.broker))
     raise_for_error(answer, f"broker {options.broker} was not unregistered")
     print(f"broker {options.broker} unregistered")

@@ -17,13 +17,11 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.cli.cluster.actions import Actions, add_action
 from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.directories import find_data_directory
 from ottla.cli.interruption import Interrupted, Interruption
-from ottla.cli.numbers import parse_port
 from ottla.cli.output import counted
 from ottla.cli.pairs import parse_pairs
-from ottla.cli.settings import default_directory
 
 if TYPE_CHECKING:
     from ottla.client.client import Client
@@ -33,31 +31,7 @@ REPLICATION_FACTOR = 3
 STOP_S = 15.0
 GLANCE_S = 0.02
 LOOK_S = 1.0
-DEFAULT_PORT = 9092
 ANSWER_MS = "2000"
-
-
-def add_actions(actions: Actions) -> None:
-    up = add_action(actions, "up", "start a whole cluster on this machine", _up, client=False)
-    up.add_argument("--brokers", type=int, default=3, metavar="N", help="how many brokers (default: 3)")
-    up.add_argument(
-        "--data", metavar="DIR", help="directory for the data of all of them (default: ~/.local/share/ottla-cluster)"
-    )
-    up.add_argument(
-        "--zookeeper",
-        metavar="HOST:PORT[/PATH]",
-        help="a ZooKeeper that is running (default: start one; needs Java and PySpark, which the extra 'spark' brings)",
-    )
-    up.add_argument("--port", type=parse_port, default=DEFAULT_PORT, help="port of the first broker; 0 takes free ones")
-    up.add_argument("--host", default="localhost", help="address to listen on (default: localhost)")
-    up.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        dest="settings",
-        metavar="KEY=VALUE",
-        help="a setting of every broker, with Kafka's name; may be repeated",
-    )
 
 
 class BrokerChild:
@@ -105,12 +79,12 @@ def read_last_line(log: Path) -> str:
     return lines[-1].removeprefix("ottla: ") if lines else "it wrote no message"
 
 
-def _up(options: argparse.Namespace) -> int:
+def up(options: argparse.Namespace) -> int:
     if not 1 <= options.brokers <= BROKERS_MAX:
         raise CommandError(f"--brokers: {options.brokers} is not between 1 and {BROKERS_MAX}", USAGE_ERROR)
     if options.port and options.port + options.brokers > 65536:
         raise CommandError(f"--port: {options.brokers} brokers need ports up to {options.port + options.brokers - 1}")
-    data = Path(options.data or f"{default_directory(os.environ)}-cluster").expanduser().absolute()
+    data = Path(options.data or f"{find_data_directory(os.environ)}-cluster").expanduser().absolute()
     data.mkdir(parents=True, exist_ok=True)
     began_s = time.monotonic()
     with Interruption() as interruption, ExitStack() as running:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import CommandClient
+from ottla.cli.client import open_own_client
 from ottla.cli.cluster import throttle
 from ottla.cli.cluster.actions import Actions, add_action
 from ottla.cli.cluster.overview import (
@@ -80,8 +80,7 @@ def _reassign(options: argparse.Namespace) -> int:
         raise CommandError("--partition needs exactly one --topic", USAGE_ERROR)
     if (options.to or options.over) and not options.topic:
         raise CommandError(f"{'--to' if options.to else '--over'} needs --topic", USAGE_ERROR)
-    client = CommandClient(options)
-    with client.open_own_client() as own:
+    with open_own_client(options) as own:
         if options.list:
             return _list(own, options)
         overview = observe(own, settings=False)
@@ -130,8 +129,7 @@ def _choose(overview: Overview, topics: Sequence[str], numbers: Sequence[int] | 
 
 
 def _drain(options: argparse.Namespace) -> int:
-    client = CommandClient(options)
-    with client.open_own_client() as own:
+    with open_own_client(options) as own:
         overview = observe(own, settings=False)
         if options.broker not in {broker.id for broker in overview.brokers}:
             known = ", ".join(str(broker.id) for broker in overview.brokers)

@@ -2,6 +2,7 @@
 
 from argparse import ArgumentTypeError
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.cli.command_error import CommandError
@@ -64,6 +65,8 @@ class Overview(NamedTuple):
     reassignments: list[Reassignment]
 
     def is_under_min_in_sync(self, partition: PartitionState) -> bool:
+        if not partition.is_under_replicated:
+            return False
         # A topic with fewer replicas than min.insync.replicas can be written to, in Ottla and in Kafka.
         needed = min(self.min_in_sync.get(partition.where.topic, 1), len(partition.replicas))
         return len(partition.in_sync) < needed
@@ -88,7 +91,7 @@ def observe(own: "Client", *, settings: bool = True, every_topic: bool = False) 
         BrokerState(each.broker_id, f"{each.host}:{each.port}", each.rack, each.is_fenced)
         for each in sorted(described.brokers, key=lambda each: each.broker_id)
     ]
-    partitions = sorted(
+    partitions = [
         PartitionState(
             TopicPartition(topic.name, each.partition_index),
             each.leader_id,
@@ -96,9 +99,9 @@ def observe(own: "Client", *, settings: bool = True, every_topic: bool = False) 
             tuple(each.isr_nodes),
             tuple(each.offline_replicas),
         )
-        for topic in metadata.topics
-        for each in topic.partitions
-    )
+        for topic in sorted(metadata.topics, key=attrgetter("name"))
+        for each in sorted(topic.partitions, key=attrgetter("partition_index"))
+    ]
     topics = sorted({each.where.topic for each in partitions if every_topic or each.is_under_replicated})
     return Overview(
         described.cluster_id,

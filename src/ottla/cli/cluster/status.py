@@ -3,7 +3,7 @@
 import argparse
 from collections import Counter
 
-from ottla.cli.client import CommandClient
+from ottla.cli.client import open_own_client
 from ottla.cli.cluster.actions import Actions, add_action
 from ottla.cli.cluster.overview import Overview, PartitionState, observe
 from ottla.cli.command_error import FAILURE
@@ -27,8 +27,7 @@ def add_actions(actions: Actions) -> None:
 
 
 def _show_status(options: argparse.Namespace) -> int:
-    client = CommandClient(options)
-    with client.open_own_client() as own:
+    with open_own_client(options) as own:
         overview = observe(own)
     rows = [_row(overview, partition) for partition in overview.partitions if _find_trouble(overview, partition)]
     if options.format == JSON:
@@ -46,12 +45,9 @@ def _show_status(options: argparse.Namespace) -> int:
 def _find_trouble(overview: Overview, partition: PartitionState) -> list[str]:
     if partition.is_offline:
         return ["offline"]
-    trouble = []
-    if partition.is_under_replicated:
-        trouble.append("under-replicated")
-    if overview.is_under_min_in_sync(partition):
-        trouble.append("under-min-isr")
-    return trouble
+    if not partition.is_under_replicated:  # then it is not below min.insync.replicas either
+        return []
+    return ["under-replicated", *(["under-min-isr"] if overview.is_under_min_in_sync(partition) else [])]
 
 
 def _row(overview: Overview, partition: PartitionState) -> tuple[object, ...]:
@@ -91,8 +87,7 @@ def _document(overview: Overview, rows: list[tuple[object, ...]]) -> dict[str, o
 
 
 def _list_brokers(options: argparse.Namespace) -> int:
-    client = CommandClient(options)
-    with client.open_own_client() as own:
+    with open_own_client(options) as own:
         overview = observe(own, settings=False)
     leaders = Counter(partition.leader for partition in overview.partitions)
     replicas = Counter(broker for partition in overview.partitions for broker in partition.replicas)

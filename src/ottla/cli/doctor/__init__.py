@@ -69,14 +69,14 @@ def examine(
     options: argparse.Namespace, settings: dict[str, str], say: Callable[[str], None] = lambda note: None
 ) -> Iterator[Finding]:
     """All checks, one after the other. `say` is told what is looked at next."""
+    from ottla.cli.directories import find_data_directory
     from ottla.cli.doctor.data import check_data
     from ottla.cli.doctor.machine import check_machine
-    from ottla.cli.settings import default_directory
 
     say("looking at this machine ...")
     yield from check_machine()
     say("looking at the data directory ...")
-    yield from check_data(options.data or default_directory(os.environ), is_named=options.data is not None)
+    yield from check_data(options.data or find_data_directory(os.environ), is_named=options.data is not None)
     if options.port is not None:
         from ottla.cli.doctor.connecting import check_port
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from ottla.cli.client_settings import BOOTSTRAP, is_registry_setting, make_library_settings
+from ottla.cli.client_settings import BOOTSTRAP, SETTING_NAMES, is_registry_setting, make_library_settings
 from ottla.cli.command_error import CommandError
 from ottla.cli.doctor.finding import NOTE, OK, PROBLEM, Finding
 from ottla.cli.suggestions import suggest
@@ -45,18 +45,6 @@ FIXES = (
     ("invalid credentials", "check sasl.username and sasl.password; `ottla user list` shows who can log in"),
 )
 """What to do, by a part of the message."""
-
-SETTING_NAMES = (
-    *(BOOTSTRAP, "client.id", "security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username"),
-    *("sasl.password", "sasl.jaas.config", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location"),
-    *("ssl.key.password", "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.type"),
-    *("ssl.keystore.location", "ssl.keystore.password", "ssl.endpoint.identification.algorithm", "ssl.ca.pem"),
-    *("request.timeout.ms", "default.api.timeout.ms", "retry.backoff.ms", "retry.backoff.max.ms", "group.id"),
-    *("auto.offset.reset", "enable.auto.commit", "enable.idempotence", "compression.type", "linger.ms", "acks"),
-    *("session.timeout.ms", "max.poll.interval.ms", "isolation.level", "transactional.id", "schema.registry.url"),
-    *("basic.auth.user.info", "bearer.auth.token", "check.crcs", "client.rack", "metadata.max.age.ms"),
-)
-"""Names that people set. Others are asked of librdkafka."""
 
 
 def find_fix(message: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import CommandClient
+from ottla.cli.client import open_own_client
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.suggestions import suggest
 
@@ -61,7 +61,7 @@ def require(options: argparse.Namespace, *names: str) -> None:
 
 @contextmanager
 def open_client(options: argparse.Namespace) -> "Iterator[Client]":
-    with CommandClient(options).open_own_client() as client:
+    with open_own_client(options) as client:
         yield client
 
 

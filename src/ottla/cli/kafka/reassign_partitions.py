@@ -4,7 +4,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import CommandClient
+from ottla.cli.client import open_own_client
 from ottla.cli.cluster import throttle
 from ottla.cli.cluster.moves import alter_assignments
 from ottla.cli.cluster.overview import Overview, list_reassignments, observe, parse_broker_ids, require_brokers
@@ -56,8 +56,7 @@ def run(options: argparse.Namespace) -> None:
         require(options, "reassignment-json-file")
         path = options.reassignment_json_file
         plan = read_plan(json.dumps(read_json(path)), path)
-    client = CommandClient(options)
-    with client.open_own_client() as own:
+    with open_own_client(options) as own:
         if action == "list":
             _list(own)
             return

@@ -4,7 +4,7 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import CommandClient, require_text
+from ottla.cli.client import CommandClient, open_own_client, require_text
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.hanging import find_hanging, list_open_transactions, write_abort_marker
 from ottla.cli.kafka.flags import add_client_flags, explain_code
@@ -48,14 +48,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     require_text(*filter(None, (getattr(options, "topic", ""), getattr(options, "transactional_id", ""))))
-    client = CommandClient(options)
     if options.action == "find-hanging":
-        _find_hanging(client, options)
+        _find_hanging(CommandClient(options), options)
         return
     if options.action == "abort":
-        _abort(client, options)
+        _abort(CommandClient(options), options)
         return
-    with client.open_own_client() as own:
+    with open_own_client(options) as own:
         {"list": _list, "describe": _describe, "describe-producers": _describe_producers}[options.action](own, options)
 
 

@@ -5,7 +5,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.client import CommandClient
+from ottla.cli.client import open_own_client
 from ottla.cli.command_error import CommandError
 from ottla.cli.output import JSON, show_json, show_rows, show_table
 from ottla.cli.stream.pages import AppGone, ask_page
@@ -22,7 +22,7 @@ _LOOK_S = 0.2
 def run_list(options: argparse.Namespace) -> int:
     from ottla.streams.running.registration import TOPIC, read_registrations
 
-    with CommandClient(options).open_own_client() as client:
+    with open_own_client(options) as client:
         found = read_registrations(client) if client.has_topic(TOPIC) else {}
     rows = []
     for name, app in sorted(found.items()):
@@ -89,7 +89,7 @@ def find_state(app: "Registration") -> str:
 
 
 def _find(options: argparse.Namespace) -> "Registration":
-    with CommandClient(options).open_own_client() as client:
+    with open_own_client(options) as client:
         return find_app(client, options.name)
 
 

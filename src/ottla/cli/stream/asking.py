@@ -4,7 +4,7 @@ import argparse
 from itertools import islice
 from typing import Any
 
-from ottla.cli.client import CommandClient
+from ottla.cli.client import open_own_client
 from ottla.cli.command_error import CommandError
 from ottla.cli.output import JSON, show_json, show_table
 from ottla.cli.stream.apps import find_app
@@ -15,7 +15,7 @@ def run_query(options: argparse.Namespace) -> int:
     from ottla.streams.errors import StreamsError
     from ottla.streams.queries import Query
 
-    with CommandClient(options).open_own_client() as client:
+    with open_own_client(options) as client:
         app = find_app(client, options.name)
     query = Query(app.address, options.store, token=find_token())
     try:

@@ -9,7 +9,7 @@ import platform
 import shutil
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import CommandClient
+from ottla.cli.client import open_own_client
 from ottla.cli.command_error import CommandError
 from ottla.cli.stream.apps import find_app, find_state
 
@@ -21,7 +21,7 @@ def run_reset(options: argparse.Namespace) -> int:
     from ottla.streams.running.internal_topics import delete_topics
     from ottla.streams.running.registration import forget
 
-    with CommandClient(options).open_own_client() as client:
+    with open_own_client(options) as client:
         app = find_app(client, options.name)
         if find_state(app) == "running":
             raise CommandError(f"app {app.app!r} is running; stop it first (ottla stream stop {app.app})")
