@@ -24,8 +24,8 @@ class Secured:
         authority = make_authority("benchmark", now)
         self.ca = directory / "ca.pem"
         self.ca.write_text(authority.certificate)
-        store = directory / "broker.pem"
-        store.write_text(issue(authority, "broker", now, hosts=(HOST, "localhost")).pem)
+        self.store = directory / "broker.pem"
+        self.store.write_text(issue(authority, "broker", now, hosts=(HOST, "localhost")).pem)
         self.plain_port, self.ssl_port, self.sasl_port = pick_port(), pick_port(), pick_port()
         self.listeners = ",".join(
             f"{name}://{HOST}:{port}"
@@ -37,7 +37,7 @@ class Secured:
         )
         self.settings = {
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(store),
+            "ssl.keystore.location": str(self.store),
             "sasl.enabled.mechanisms": "PLAIN",
             "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{MODULE} required user_{USER}="{PASSWORD}";',
             "log.segment.delete.delay.ms": "1000",

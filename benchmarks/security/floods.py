@@ -1,8 +1,10 @@
 """Floods from processes of their own, so that they do not take the time of the client that is measured.
 
-Each function floods one listener until the event is set, and counts what it has done.
+Each function floods one listener until the event is set, and counts what it has done. Some also flood a process that is
+no broker (`Sinks`): that shows what the flood takes from the client because they share a machine.
 """
 
+import asyncio
 import multiprocessing
 import socket
 import ssl
@@ -10,7 +12,8 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from benchmarks.peers.broker_process import HOST
 from ottla.wire import frames
@@ -89,10 +92,46 @@ def flood_with_passwords(port: int, over: Any, count: Any) -> None:
 FLOODS: dict[str, tuple[Flood, str]] = {
     "connections": (flood_with_connections, "sasl_port"),
     "TLS hellos": (flood_with_hellos, "ssl_port"),
+    "TLS hellos to no broker": (flood_with_hellos, "sink_port"),
     "TLS handshakes": (flood_with_handshakes, "ssl_port"),
+    "TLS handshakes to no broker": (flood_with_handshakes, "tls_sink_port"),
     "wrong passwords": (flood_with_passwords, "sasl_port"),
 }
-"""Name -> the flood, and the port of the listener that it is for."""
+"""Name -> the flood, and the port that it is for: of a listener of the broker (`Secured`), or of `Sinks`."""
+
+
+class Sinks(NamedTuple):
+    """Ports of a process that accepts connections and does nothing with them. One has TLS."""
+
+    sink_port: int
+    tls_sink_port: int
+
+
+def serve_sinks(sockets: list[socket.socket], store: Path) -> None:
+    async def serve() -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(store)
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda *_: None)  # clients that leave in their handshake
+        for bound, tls in zip(sockets, (None, context), strict=True):
+            await loop.create_server(asyncio.Protocol, sock=bound, ssl=tls)
+        await asyncio.Event().wait()
+
+    asyncio.run(serve())
+
+
+@contextmanager
+def run_sinks(store: Path) -> Iterator[Sinks]:
+    """`store`: the broker's certificate and key."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server((HOST, 0))) for _ in Sinks._fields]
+        process = multiprocessing.get_context("spawn").Process(target=serve_sinks, args=(sockets, store))
+        process.start()
+        try:
+            yield Sinks(*(each.getsockname()[1] for each in sockets))
+        finally:
+            process.kill()
+            process.join()
 
 
 @contextmanager

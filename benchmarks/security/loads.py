@@ -17,7 +17,7 @@ from benchmarks.loads.topics import create_topic
 from benchmarks.peers.broker_process import HOST
 from benchmarks.report import Row
 from benchmarks.security.brokers import PASSWORD, USER, AnyBroker
-from benchmarks.security.floods import FLOODS, flooding, trust_anybody
+from benchmarks.security.floods import FLOODS, flooding, run_sinks, trust_anybody
 from ottla.wire import frames
 from ottla.wire.message import Message
 from ottla.wire.messages.alter_client_quotas import (
@@ -292,24 +292,29 @@ def measure_noise(broker: AnyBroker, size: Size) -> Values:
 
 
 def measure_floods(broker: AnyBroker, size: Size) -> Values:
-    """A client that sends small requests, without and beside each flood, in turns; and the memory of the broker."""
+    """A client that sends small requests, without and beside each flood, in turns."""
     topic = prepare_topic(broker, "flood")
     caller = Caller(broker.secured.plain_port)
     values: Values = {}
-    for name, (flood, port) in FLOODS.items():
-        alone = measure_requests(broker, size.seconds, caller, topic)
-        with flooding(flood, getattr(broker.secured, port)) as count:
-            before, began = count.value, time.perf_counter()
-            beside = measure_requests(broker, size.seconds, caller, topic)
-            rate = (count.value - before) / (time.perf_counter() - began)
-        shown = f"small request beside a flood of {name}"
-        values |= {
-            Row(f"{shown}, median", "ms", more_is_better=False): median(beside),
-            Row(f"{shown}, in times of the median without", "x", more_is_better=False): median(beside) / median(alone),
-            Row(f"{shown}, p99", "ms", more_is_better=False): find_late(beside),
-            Row(f"{shown}, in times of the p99 without", "x", more_is_better=False): find_late(beside)
-            / find_late(alone),
-            Row(f"flood of {name}", "per s", more_is_better=True): rate,
-        }
+    with run_sinks(broker.secured.store) as sinks:
+        ports = vars(broker.secured) | sinks._asdict()
+        for name, (flood, port) in FLOODS.items():
+            alone = measure_requests(broker, size.seconds, caller, topic)
+            with flooding(flood, ports[port]) as count:
+                before, began = count.value, time.perf_counter()
+                beside = measure_requests(broker, size.seconds, caller, topic)
+                rate = (count.value - before) / (time.perf_counter() - began)
+            values |= compare_latencies(name, alone, beside)
+            values[Row(f"flood of {name}", "per s", more_is_better=True)] = rate
     caller.close()
     return values
+
+
+def compare_latencies(name: str, alone: list[float], beside: list[float]) -> Values:
+    shown, medians, late = f"small request beside a flood of {name}", median(beside), find_late(beside)
+    return {
+        Row(f"{shown}, median", "ms", more_is_better=False): medians,
+        Row(f"{shown}, in times of the median without", "x", more_is_better=False): medians / median(alone),
+        Row(f"{shown}, p99", "ms", more_is_better=False): late,
+        Row(f"{shown}, in times of the p99 without", "x", more_is_better=False): late / find_late(alone),
+    }

@@ -120,11 +120,18 @@ BEFORE_AUTHENTICATION = (
         f"{HANDSHAKES}::test_a_crowd_that_leaves_at_once_is_dealt_with_one_by_one",
     ),
     Defence(
-        "transports for those who say nothing but hello",
-        "server/handshakes.py",
-        "        await wait_for_more(self._loop, self._socket, self._handshakes.pace)",
-        "        pass",
-        f"{HANDSHAKES}::test_a_client_that_says_hello_only_gets_no_transport",
+        "signatures for clients that never finish a handshake",
+        "server/hellos.py",
+        "            elif self.unfinished.find(address, now) < UNFINISHED_MAX:",
+        "            else:",
+        f"{HANDSHAKES}::test_who_does_not_finish_handshakes_has_few_turns",
+    ),
+    Defence(
+        "addresses that are remembered for ever",
+        "server/hellos.py",
+        "            del self._counts[oldest]",
+        "            break",
+        f"{HANDSHAKES}::test_unfinished_handshakes_are_forgiven_and_forgotten",
     ),
     Defence(
         "an address that takes the turns of all others",

@@ -7,14 +7,10 @@ has to show one. So whoever accepts a connection sets `handshake` before it begi
 """
 
 import contextlib
-import socket
 import ssl
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Protocol
-
-HELLO_BYTES_MAX = 16_384
-"""A ClientHello that is longer is answered before it has arrived as a whole."""
 
 CHEAP_BYTES = 150
 """What a client sends after its first message is cheap to answer if it is not longer. More than that is a certificate
@@ -23,9 +19,6 @@ or a second first message, which cost as much as the first."""
 
 class Handshake(Protocol):
     """How a connection goes through its handshake."""
-
-    tls_object: "ServerObject | None"
-    """The connection itself, once it has begun."""
 
     def send(self, data: bytes) -> None:
         """Write bytes to the socket, without waiting, because the connection is about to be closed."""
@@ -48,31 +41,11 @@ class ServerObject(ssl.SSLObject):
     _outcome: Exception | None = None
     """What a step in a thread has raised."""
     _has_stepped = False
-    _has_begun = False
-
-    def answer_hello(self, client: socket.socket, size: int) -> None:
-        """Read the first message of a client and send the answer, or the alert if there is none. Call it in a thread
-        before anything else is done with this object. What is behind the message stays in the socket."""
-        self._has_begun = True
-        self._cheap_bytes_left = CHEAP_BYTES
-        self._incoming.write(client.recv(size))
-        try:
-            super().do_handshake()
-        except ssl.SSLWantReadError:
-            answer = self._outgoing.read()
-            if client.send(answer) != len(answer):
-                raise ConnectionResetError("the client does not read") from None
-        except ssl.SSLError:
-            with contextlib.suppress(OSError):
-                client.send(self._outgoing.read())
-            raise
 
     def do_handshake(self) -> None:
         if self._handshake is None:
             super().do_handshake()
             return
-        if not self._has_begun:
-            raise ssl.SSLWantReadError
         if not self._has_stepped and self._is_costly():
             self._cheap_bytes_left = CHEAP_BYTES
             self._handshake.run(self._step)
@@ -112,6 +85,4 @@ class ServerContext(ssl.SSLContext):
         found = super().wrap_bio(incoming, outgoing, *rest, **others)
         assert isinstance(found, ServerObject)
         found._incoming, found._outgoing, found._handshake = incoming, outgoing, handshake.get()
-        if found._handshake is not None:
-            found._handshake.tls_object = found
         return found

@@ -6,7 +6,6 @@ way only. What costs much of a handshake, above all the signature, is done in a 
 """
 
 import asyncio
-import contextlib
 import errno
 import socket
 import ssl
@@ -16,7 +15,7 @@ from typing import Any, cast
 from ottla.observability.metrics import LoginMeter
 from ottla.security import tls_objects
 from ottla.security.listener import ListenerSecurity
-from ottla.server.hellos import Pace, Turns, wait_for_hello, wait_for_more
+from ottla.server.hellos import Pace, Turns, wait_for_hello
 from ottla.server.sending import Offload
 from ottla.server.traffic import Traffic
 
@@ -69,35 +68,20 @@ class Handshakes:
             del self._running[address]
 
 
-class LateTransport:
-    """Stands in for the transport of a TLS protocol until there is one. It is not used before, because nothing is given
-    to the TLS protocol."""
-
-    def connect(self, transport: Any) -> None:
-        for name in ("write", "close", "abort", "_force_close", "pause_reading", "resume_reading", "get_extra_info"):
-            setattr(self, name, getattr(transport, name))
-
-
 class Handshake(asyncio.BaseProtocol):
-    """The handshake of one connection. Its costly steps are done in a thread, meanwhile nothing is read.
-
-    The thread reads the ClientHello and sends the answer itself. The loop has a transport for the connection only when
-    the client has sent more: in a flood most never do, and transports cost more than everything else of them.
-    """
+    """The handshake of one connection. Its costly steps are done in a thread, meanwhile nothing is read."""
 
     def __init__(self, accepted: socket.socket, handshakes: Handshakes) -> None:
-        self.tls_object: tls_objects.ServerObject | None = None
         self._socket = accepted
         self._handshakes = handshakes
         self._loop = handshakes.traffic.loop
-        self._late = LateTransport()
         self._transport: Any = None
         self._tls: Any = None
         self._has_turn = True
         self._is_stepping = False
         self._is_given_up = False
 
-    async def finish(self, protocol: asyncio.BaseProtocol, context: ssl.SSLContext, hello_bytes: int) -> None:
+    async def finish(self, protocol: asyncio.BaseProtocol, context: ssl.SSLContext) -> None:
         """Let the client in. OSError if it does not come through."""
         done = self._loop.create_future()
         tls_objects.handshake.set(self)  # in the context of this task only
@@ -110,43 +94,29 @@ class Handshake(asyncio.BaseProtocol):
             ssl_handshake_timeout=2 * self._handshakes.time_s,  # the listener gives up before
             ssl_shutdown_timeout=TLS_SHUTDOWN_S,
         )
-        self._tls.connection_made(self._late)
-        await self._answer_hello(hello_bytes)
-        self.end_turn()
-        await wait_for_more(self._loop, self._socket, self._handshakes.pace)
         await self._loop.connect_accepted_socket(lambda: self, self._socket)
-        await done
-        self._transport = self._tls = self.tls_object = None
-
-    async def _answer_hello(self, size: int) -> None:
-        """Return when the thread is done, also if the task is cancelled: the thread uses the socket."""
-        assert self.tls_object is not None
-        step = asyncio.ensure_future(self._handshakes.offload(self.tls_object.answer_hello, self._socket, size))
         try:
-            await asyncio.shield(step)
-        except asyncio.CancelledError:
-            while not step.done():
-                with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.wait([step])
-            step.exception()
-            raise
+            await done
+        finally:
+            del done  # it may have a failure, whose traceback has this frame: a cycle for the garbage collector
+        self._transport = self._tls = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Hand the connection over to TLS, before anything is read."""
         self._transport = transport
-        self._late.connect(transport)
         self._transport.set_protocol(self._tls)
+        self._tls.connection_made(transport)
 
     def abort(self) -> None:
+        """Close the connection, after a step that runs: the thread uses the buffers of OpenSSL."""
         if self._is_stepping:
             self._is_given_up = True
             return
-        transport, self._transport = self._transport, None
-        tls, self._tls, self.tls_object = self._tls, None, None
-        if transport is not None:
+        transport, self._transport, self._tls = self._transport, None, None
+        if transport is None:
+            self._socket.close()
+        else:
             transport.abort()
-        elif tls is not None:
-            tls.connection_lost(None)
 
     def end_turn(self) -> None:
         """Let the next handshake begin, if none has begun since this one."""
@@ -170,6 +140,7 @@ class Handshake(asyncio.BaseProtocol):
 
     def _go_on(self, done: "asyncio.Future[None]") -> None:
         self._is_stepping = False
+        self.end_turn()
         if self._is_given_up:
             self.abort()
         elif self._transport is not None and not self._transport.is_closing():
@@ -266,11 +237,12 @@ class TlsListener:
     async def _shake_hands(self, accepted: socket.socket, address: str) -> None:
         handshake: Handshake | None = None
         try:
-            hello_bytes = await wait_for_hello(self._loop, accepted, self._handshakes.pace)
+            await wait_for_hello(self._loop, accepted, self._handshakes.pace)
             await self._handshakes.turns.wait(address, accepted)
             handshake = Handshake(accepted, self._handshakes)
             assert self._security.context is not None
-            await handshake.finish(self._factory(), self._security.context, hello_bytes)
+            await handshake.finish(self._factory(), self._security.context)
+            self._handshakes.turns.finish(address)
         except asyncio.CancelledError:
             self._note_failure(address, "it took too long")
         except OSError as error:
@@ -280,9 +252,10 @@ class TlsListener:
         finally:
             if handshake is not None:
                 handshake.end_turn()
-        if handshake is not None:
+        if handshake is None:
+            accepted.close()
+        else:
             handshake.abort()
-        accepted.close()
 
     def _note_failure(self, address: str, reason: str) -> None:
         self._handshakes.failed += 1

@@ -1,8 +1,10 @@
 """The first message of a TLS handshake, the ClientHello, and the turns in which the broker answers it.
 
-The answer costs half a millisecond, in a thread (`handshakes.py`), and half as much for everything around it, on the
-event loop. So a handshake begins when its ClientHello has arrived as a whole, and one at a time: while its answer is
-made, the loop is there for everybody else. Addresses take turns: one that floods waits for itself.
+The answer costs half a millisecond, in a thread (`handshakes.py`), and as much for everything around it, on the event
+loop. So a handshake begins when its ClientHello has arrived as a whole, and one at a time: while its answer is
+made, the loop is there for everybody else. Addresses take turns: one that floods waits for itself. An address whose
+clients get answers and do not go on has few turns, whoever else waits: an answer costs the broker much more than a
+ClientHello costs the client.
 
     record       type (22), version (2 bytes), size (2 bytes), content
     ClientHello  type (1), size (3 bytes), ...; it may be spread over several records
@@ -12,28 +14,33 @@ import asyncio
 import socket
 from collections import deque
 
-from ottla.security.tls_objects import HELLO_BYTES_MAX
-
 RECORD_HEADER, MESSAGE_HEADER = 5, 4
 HANDSHAKE = 22
+HELLO_BYTES_MAX = 16_384
+"""A ClientHello that is longer is answered before it has arrived as a whole."""
 LOOK_AGAIN_S = 0.02
 
+UNFINISHED_MAX = 100
+"""Handshakes of one address that have been answered and that the client has not finished. Others of it wait."""
+FORGIVEN_PER_S = 20
+"""Unfinished handshakes of an address that no longer count, per second."""
 
-def find_end(data: bytes) -> int | None:
-    """Where a ClientHello ends. None if it has not arrived as a whole; the end of these bytes if they are none."""
+
+def is_whole(data: bytes) -> bool:
+    """Whether a ClientHello has arrived as a whole, or these bytes are none."""
     position, content, needed = 0, bytearray(), MESSAGE_HEADER
     while len(content) < needed and len(data) < HELLO_BYTES_MAX:
         record = data[position : position + RECORD_HEADER]
         if record and record[0] != HANDSHAKE:
-            return len(data)
+            return True
         end = position + RECORD_HEADER + int.from_bytes(record[3:], "big")
         if len(record) < RECORD_HEADER or end > len(data):
-            return None
+            return False
         content += data[position + RECORD_HEADER : end]
         position = end
         if len(content) >= MESSAGE_HEADER:
             needed = MESSAGE_HEADER + int.from_bytes(content[1:MESSAGE_HEADER], "big")
-    return position if len(content) >= needed else len(data)
+    return True
 
 
 class Pace:
@@ -57,26 +64,19 @@ class Pace:
             self._loop.call_soon(self._next)
 
 
-async def wait_for_hello(loop: asyncio.AbstractEventLoop, accepted: socket.socket, pace: Pace) -> int:
-    """Return the size of a ClientHello, when it has arrived. ConnectionError if the client has left."""
+async def wait_for_hello(loop: asyncio.AbstractEventLoop, accepted: socket.socket, pace: Pace) -> None:
+    """Return when a client has sent its ClientHello. ConnectionError if it has left."""
     while True:
         try:
             data = accepted.recv(HELLO_BYTES_MAX, socket.MSG_PEEK)
         except BlockingIOError:
             await wait_until_readable(loop, accepted, pace)
             continue
-        if (size := find_end(data)) is not None:
-            return size
+        if is_whole(data):
+            return
         if not data:
             raise ConnectionResetError("the client has left")
         await asyncio.sleep(LOOK_AGAIN_S)
-
-
-async def wait_for_more(loop: asyncio.AbstractEventLoop, accepted: socket.socket, pace: Pace) -> None:
-    """Return when a client has sent something. ConnectionError if it has left."""
-    await wait_until_readable(loop, accepted, pace)
-    if not accepted.recv(1, socket.MSG_PEEK):
-        raise ConnectionResetError("the client has left")
 
 
 async def wait_until_readable(loop: asyncio.AbstractEventLoop, accepted: socket.socket, pace: Pace) -> None:
@@ -98,14 +98,43 @@ def is_there(accepted: socket.socket) -> bool:
     return accepted.fileno() >= 0 and accepted.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
 
 
+class Unfinished:
+    """How many handshakes of each address have been answered and are not finished, less what has been forgiven."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, tuple[float, float]] = {}
+        """Address -> count, and when it was that many. The latest is the last."""
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def find(self, address: str, now: float) -> float:
+        count, at = self._counts.get(address, (0.0, now))
+        return max(count - (now - at) * FORGIVEN_PER_S, 0.0)
+
+    def change(self, address: str, change: int, now: float) -> None:
+        count = self.find(address, now) + change
+        self._counts.pop(address, None)
+        if count > 0:
+            self._counts[address] = count, now
+        while self._counts:
+            oldest = next(iter(self._counts))
+            if self.find(oldest, now) > 0:
+                break
+            del self._counts[oldest]
+
+
 class Turns:
     """Who may begin a handshake next."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.unfinished = Unfinished()
         self._loop = loop
         self._waiting: dict[str, deque[tuple[asyncio.Future[None], socket.socket]]] = {}
         """Address -> those of it that wait. The first address has the next turn."""
         self._is_busy = False
+        self._later: asyncio.TimerHandle | None = None
+        """When all addresses that wait have too many unfinished handshakes."""
 
     async def wait(self, address: str, accepted: socket.socket) -> None:
         """Return when it is the turn of a handshake of this address. ConnectionError if the client leaves before."""
@@ -121,25 +150,45 @@ class Turns:
             raise
 
     def _next(self) -> None:
-        turn = self._choose()
-        self._is_busy = turn is not None
-        if turn is not None:
+        """Give a turn to one client, or let one go that has left. All that left at once would take the loop's time."""
+        address = self._choose()
+        self._is_busy = address is not None
+        if address is None:
+            return
+        turns = self._waiting.pop(address)
+        turn, accepted = turns.popleft()
+        if turns:
+            self._waiting[address] = turns  # behind the others
+        if is_there(accepted):
+            self.unfinished.change(address, 1, self._loop.time())
             turn.set_result(None)
-
-    def _choose(self) -> "asyncio.Future[None] | None":
-        while self._waiting:
-            address = next(iter(self._waiting))
-            turns = self._waiting.pop(address)
-            turn, accepted = turns.popleft()
-            if turns:
-                self._waiting[address] = turns  # behind the others
-            if turn.done():
-                continue
-            if is_there(accepted):
-                return turn
+        else:
             turn.set_exception(ConnectionResetError("the client has left"))
+            self.end()
+
+    def _choose(self) -> str | None:
+        """The address whose turn it is. If none may have one yet, there is another choice a moment later."""
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+        now = self._loop.time()
+        for address, turns in list(self._waiting.items()):
+            while turns and turns[0][0].done():  # given up meanwhile
+                turns.popleft()
+            if not turns:
+                del self._waiting[address]
+            elif self.unfinished.find(address, now) < UNFINISHED_MAX:
+                return address
+        if self._waiting:
+            self._later = self._loop.call_later(1 / FORGIVEN_PER_S, self._next)
         return None
 
     def end(self) -> None:
         """The handshake whose turn it is has answered its client, or has failed."""
         self._loop.call_soon(self._next)
+
+    def finish(self, address: str) -> None:
+        """A client has finished the handshake for which it had a turn."""
+        self.unfinished.change(address, -1, self._loop.time())
+        if self._later is not None:
+            self._next()

@@ -14,12 +14,20 @@ import pytest
 
 from ottla.config import BrokerConfig
 from ottla.security.listener import ListenerSecurity
-from ottla.security.tls_objects import HELLO_BYTES_MAX
 from ottla.server import Server
 from ottla.server.connection import Connection
 from ottla.server.entrance import Entrance
 from ottla.server.handshakes import Handshakes
-from ottla.server.hellos import HANDSHAKE, Pace, Turns, find_end, wait_for_hello, wait_for_more
+from ottla.server.hellos import (
+    FORGIVEN_PER_S,
+    HELLO_BYTES_MAX,
+    UNFINISHED_MAX,
+    Pace,
+    Turns,
+    Unfinished,
+    is_whole,
+    wait_for_hello,
+)
 from ottla.server.traffic import ServerSettings, Traffic
 from tests.clients.secured import Certificates
 from tests.patience import PATIENCE_S
@@ -42,10 +50,11 @@ def test_a_hello_is_whole_when_its_last_byte_is_there() -> None:
     pieces = [content[start : start + 50] for start in range(0, len(content), 50)]
     spread = b"".join(b"\x16\x03\x01" + len(piece).to_bytes(2, "big") + piece for piece in pieces)
     for whole in (hello, spread):
-        assert [find_end(whole[:size]) for size in range(len(whole))] == [None] * len(whole)
-        assert find_end(whole) == find_end(whole + b"more") == len(whole)
-    assert find_end(b"GET / HTTP/1.1") == 14  # whoever does not speak TLS is refused at once
-    assert find_end(b"\x16\x03\x01\x40\x00\x01\xff\xff\xff" + bytes(HELLO_BYTES_MAX)) == HELLO_BYTES_MAX + 9
+        assert not any(is_whole(whole[:size]) for size in range(len(whole)))
+        assert is_whole(whole)
+        assert is_whole(whole + b"more")
+    assert is_whole(b"GET / HTTP/1.1")  # whoever does not speak TLS is refused at once
+    assert is_whole(b"\x16\x03\x01\x40\x00\x01\xff\xff\xff" + bytes(HELLO_BYTES_MAX))
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -87,7 +96,7 @@ def test_a_handshake_waits_for_its_hello() -> None:
                 await asyncio.sleep(0)
             assert not waiting.done()
         theirs.sendall(hello)
-        assert await waiting == len(make_hello())
+        await waiting
         assert ours.recv(3) == b"\x16\x03\x01"  # it was only looked at
         gone = asyncio.create_task(wait_for_hello(loop, theirs, Pace(loop)))
         ours.close()
@@ -221,10 +230,12 @@ def test_a_crowd_that_leaves_at_once_is_dealt_with_one_by_one() -> None:
         loop = asyncio.get_running_loop()
         pace, order, turn_of_loop = Pace(loop), [], 0
         pairs = [socket.socketpair() for _ in range(10)]
+        for ours, _ in pairs:
+            ours.setblocking(False)
 
         async def wait(ours: socket.socket) -> None:
             with suppress(ConnectionResetError):
-                await wait_for_more(loop, ours, pace)
+                await wait_for_hello(loop, ours, pace)
             order.append(turn_of_loop)
 
         tasks = [asyncio.create_task(wait(ours)) for ours, _ in pairs]
@@ -241,25 +252,50 @@ def test_a_crowd_that_leaves_at_once_is_dealt_with_one_by_one() -> None:
     run(main())
 
 
-def test_a_client_that_says_hello_only_gets_no_transport(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Transports cost more than all else that the loop does for a hello. The client is answered nevertheless.
-    config = make_config(Certificates(tmp_path))
-
+def test_who_does_not_finish_handshakes_has_few_turns() -> None:
+    # An answer costs the broker a signature. One that is finished gives its turn back; others are forgiven with time.
     async def main() -> None:
-        made: list[object] = []
-        monkeypatch.setattr(asyncio.get_running_loop(), "connect_accepted_socket", lambda *given: made.append(given))
-        server = Server(lambda client, frame: [b"answer"], ServerSettings(), offload)
-        server.secure("SSL", Entrance(ListenerSecurity(config.endpoints.bound[0], config, None)))
-        port = await server.start("127.0.0.1", 0, "SSL")
-        with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as stranger:
-            stranger.sendall(make_hello())
-            assert (await asyncio.to_thread(stranger.recv, 100))[0] == HANDSHAKE
-        while len(server._handshakes or ()):
-            await asyncio.sleep(0.001)
-        assert not made
-        await server.stop(PATIENCE_S)
+        turns, (here, peer) = Turns(asyncio.get_running_loop()), socket.socketpair()
+        begun: list[str] = []
+
+        async def begin(address: str) -> None:
+            await turns.wait(address, here)
+            begun.append(address)
+            turns.end()
+
+        async def let_all_begin() -> None:
+            for _ in range(5 * UNFINISHED_MAX):
+                await asyncio.sleep(0)
+
+        now = asyncio.get_running_loop().time()
+        turns.unfinished.change("flood", UNFINISHED_MAX + FORGIVEN_PER_S * round(PATIENCE_S), now)
+        flood = [asyncio.create_task(begin("flood")) for _ in range(5)]
+        others = [asyncio.create_task(begin(address)) for address in ("a", "b", "a")]
+        await let_all_begin()
+        assert begun == ["a", "b", "a"]
+        turns.unfinished.change("flood", -FORGIVEN_PER_S * round(PATIENCE_S) - 3, now)
+        turns.finish("flood")
+        await let_all_begin()
+        assert begun.count("flood") >= 4
+        await asyncio.gather(*flood, *others)  # the last is forgiven without any word of a client
+        for each in (here, peer):
+            each.close()
 
     run(main())
+
+
+def test_unfinished_handshakes_are_forgiven_and_forgotten() -> None:
+    unfinished = Unfinished()
+    for number in range(1000):
+        unfinished.change(f"address {number}", 1, 100.0)
+    assert len(unfinished) == 1000
+    unfinished.change("flood", UNFINISHED_MAX, 100.0)
+    assert unfinished.find("flood", 101.0) == UNFINISHED_MAX - FORGIVEN_PER_S
+    unfinished.change("flood", -1, 101.0)
+    assert unfinished.find("flood", 101.0) == UNFINISHED_MAX - FORGIVEN_PER_S - 1
+    assert len(unfinished) == 1  # the others have been forgiven all they had
+    unfinished.change("flood", -1, 200.0)
+    assert len(unfinished) == 0
 
 
 class StepCounter:
