@@ -1,10 +1,13 @@
 """JSON as people read it, with every digit as it was written: numbers are kept as text, never as floating point."""
 
 import json
+import re
 from typing import Any
 
 DEPTH_MAX = 100
 _INDENT = "  "
+_TOKEN = re.compile(r'"(?:[^"\\]+|\\.)*"?|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
+_SCALAR = re.compile(r'".*|-?\d[\d.eE+-]*|true|false|null', re.DOTALL)
 
 
 class Number(str):
@@ -25,18 +28,21 @@ def parse(text: str) -> Any:
         raise NotJson from None
 
 
-def write(document: Any, *, indented: bool = True) -> str:
-    """The document as text. Numbers of Python are written with all their digits, bytes as text or hexadecimal.
+def write(document: Any, *, indented: bool = True, most: int | None = None) -> str:
+    """The document as text. Numbers of Python are written with all their digits, bytes as text or hexadecimal. With
+    `most`, no more than so many characters of it, from the beginning.
 
     Documents may be nested deeper than Python's functions, so what is left to write is kept in a list.
     """
     written: list[str] = []
     left: list[str | tuple[Any, int]] = [(document, 0)]
     """Texts, and values with their depths; the last comes first."""
-    while left:
+    length = 0
+    while left and (most is None or length < most):
         following = left.pop()
         if isinstance(following, str):
             written.append(following)
+            length += len(following)
             continue
         value, depth = following
         if isinstance(value, dict):
@@ -46,6 +52,41 @@ def write(document: Any, *, indented: bool = True) -> str:
             left += reversed(_wrap("[", "]", [("", each) for each in value], indented, depth))
         else:
             written.append(write_scalar(value))
+            length += len(written[-1])
+    return "".join(written)[:most]
+
+
+def indent(text: str) -> str | None:
+    """The text of an object or an array, which may end anywhere, with line breaks and indents; None if it is no JSON.
+
+    The text is not parsed: a long document costs as much as the beginning that is given here. Everything but the spaces
+    between its tokens stays as it is written.
+    """
+    tokens = _TOKEN.findall(text)
+    if not tokens or tokens[0] not in "{[":
+        return None
+    written: list[str] = []
+    depth, before = 0, ""
+    for number, token in enumerate(tokens):
+        inner = "\n" + _INDENT * depth if depth <= DEPTH_MAX else ""
+        if token in "}]":
+            depth -= 1
+            written.append(token if before in "{[" or depth >= DEPTH_MAX else "\n" + _INDENT * depth + token)
+        elif token == ":":
+            written.append(": ")
+        elif token == ",":
+            written.append("," if inner else ", ")
+        else:
+            is_scalar = token not in "{["
+            if is_scalar and not _SCALAR.fullmatch(token) and number + 1 < len(tokens):
+                return None
+            if before and before not in "{[,:":  # two values without a comma between them
+                return None
+            written.append(token if before in ":" else inner + token)
+            depth += not is_scalar
+        if depth < 0:
+            return None
+        before = token
     return "".join(written)
 
 

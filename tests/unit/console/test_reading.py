@@ -10,7 +10,7 @@ import pytest
 from starlette.types import ASGIApp
 
 from ottla.console.console import Console
-from ottla.console.facts.decoding import Decoder
+from ottla.console.facts.decoding import LINE_MAX, SHOWN_MAX, Decoder
 from ottla.console.facts.exporting import defuse
 from ottla.console.facts.records import Scan, scan
 from ottla.pipeline import json_text
@@ -149,14 +149,49 @@ def test_no_cell_is_a_formula(cell: str) -> None:
         (struct.pack(">i", 7), "int32", "int32", "7"),
         (struct.pack(">d", 0.5), "double", "double", "0.5"),
         (b"abc", "int64", "hex", "616263"),
-        (b"[" * 100_000, "auto", "text", "[" * 100_000),
+        (b"[" * 10_000, "auto", "text", "[" * 10_000),
         (b"[" * 900 + b"]" * 900, "auto", "json", "[" * 900 + "]" * 900),
         (b"\x00\x00\x00\x00\x01x", "registry", "hex", "000000000178"),
     ],
 )
 def test_values_as_people_read_them(value: bytes | None, wanted: str, kind: str, text: str) -> None:
     shown = Decoder({}).show(value, wanted)
-    assert (shown.kind, shown.text) == (kind, text)
+    assert (shown.kind, shown.line) == (kind, text if len(text) <= LINE_MAX else text[:LINE_MAX] + "…")
+    whole = Decoder({}).decode(value, wanted)
+    assert (whole.kind, whole.text) == (kind, "a\nb" if text == "a b" else text)
+
+
+@pytest.mark.parametrize("wanted", ["auto", "json", "text"])
+def test_a_page_parses_no_long_value(monkeypatch: pytest.MonkeyPatch, wanted: str) -> None:
+    """The beginning of a long value is shown as all of it would be, digits included, and no more of it is looked at."""
+    items = [{"id": 2**63 - number, "price": "NUMBER", "names": ["ü", {}, []]} for number in range(40_000)]
+    text = json.dumps({"items": items}, ensure_ascii=False).replace('"NUMBER"', "1.10")
+    whole = json_text.write(json_text.parse(text))
+    monkeypatch.setattr(json_text, "parse", None)
+    shown = Decoder({}).show(text.encode(), wanted)
+    assert shown.is_cut
+    assert shown.line == text[:LINE_MAX] + "…"
+    assert (text if wanted == "text" else whole).startswith(shown.pretty)
+    assert SHOWN_MAX // 2 < len(shown.pretty) <= SHOWN_MAX
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (b"{hello world} " * 5_000, "text"),
+        (b'["one" "two"] ' * 5_000, "text"),
+        (b"[1]]" * 10_000, "text"),
+        (b'["' + b"x" * 50_000, "json"),
+        ("ü".encode() * 20_001, "text"),
+        (b"x" + "ü".encode() * 20_001, "text"),
+        (b"\x00" * 40_000, "hex"),
+        (b"\xff" * 40_000, "hex"),
+    ],
+)
+def test_what_the_beginning_of_a_long_value_is(value: bytes, kind: str) -> None:
+    shown = Decoder({}).show(value)
+    assert (shown.kind, shown.is_cut) == (kind, True)
+    assert len(shown.pretty) < 3 * SHOWN_MAX
 
 
 def test_json_is_written_as_it_was_read() -> None:

@@ -84,16 +84,11 @@ def to_parquet(records: Iterable[FoundRecord]) -> bytes:
 def _to_cell(value: bytes | None, decoder: Decoder, wanted: str) -> str:
     if value is None:
         return ""
-    shown = decoder.show(value, wanted)
-    return shown.pretty if shown.kind == "text" else shown.text  # a text keeps its line breaks
+    return decoder.decode(value, wanted).text
 
 
 def _to_document(value: bytes | None, decoder: Decoder, wanted: str) -> Any:
     if value is None:
         return None
-    shown = decoder.show(value, wanted)
-    if shown.document is not None:
-        return shown.document
-    if shown.kind == "hex":
-        return {"base64": b64encode(value).decode()}
-    return shown.pretty
+    decoded = decoder.decode(value, wanted)
+    return {"base64": b64encode(value).decode()} if decoded.kind == "hex" else decoded.content

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ottla.console.facts.decoding import Decoder
+from ottla.console.facts.decoding import Decoded, Decoder
 from ottla.console.facts.records import FoundRecord, Matcher
 from ottla.pipeline import json_text
 
@@ -27,17 +27,18 @@ def make_matcher(search: Search, decoder: Decoder, key_format: str, value_format
     fits = _make_test(search)
 
     def in_key(record: FoundRecord) -> bool:
-        return record.key is not None and fits(decoder.show(record.key, key_format).text)
+        return record.key is not None and fits(_line(decoder.decode(record.key, key_format)))
 
     def in_value(record: FoundRecord) -> bool:
-        return record.value is not None and fits(decoder.show(record.value, value_format).text)
+        return record.value is not None and fits(_line(decoder.decode(record.value, value_format)))
 
     def in_headers(record: FoundRecord) -> bool:
         return any(fits(f"{name}={json_text.to_text(value or b'')}") for name, value in record.headers)
 
     def in_field(record: FoundRecord) -> bool:
-        shown = decoder.show(record.value, value_format)
-        return any(fits(_field_text(value)) for value in json_text.find_field(shown.document, search.field))
+        decoded = decoder.decode(record.value, value_format)
+        values = json_text.find_field(decoded.content, search.field) if decoded.is_document else ()
+        return any(fits(_field_text(value)) for value in values)
 
     def anywhere(record: FoundRecord) -> bool:
         return in_key(record) or in_value(record) or in_headers(record)
@@ -50,6 +51,11 @@ def make_matcher(search: Search, decoder: Decoder, key_format: str, value_format
         FIELD: in_field,
     }
     return places[search.place]
+
+
+def _line(decoded: Decoded) -> str:
+    """A text is searched as a row shows it: with spaces for line breaks and tabs."""
+    return " ".join(decoded.text.split()) if decoded.kind == "text" else decoded.text
 
 
 def _field_text(value: Any) -> str:

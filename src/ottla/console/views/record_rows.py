@@ -17,10 +17,6 @@ STARTS = (NEWEST, OLDEST, OFFSET, TIME)
 LIMIT = 50
 LIMIT_MAX = 1_000
 EXPORT_MAX = 10_000
-CUT = 300
-"""Characters of a value in a row; more of it is in its details."""
-SHOWN_MAX = 100_000
-"""Characters of a value in its details; the whole can be downloaded."""
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
@@ -48,24 +44,9 @@ class RecordRow(NamedTuple):
     headers: list[tuple[str, str]]
 
     @property
-    def cut_value(self) -> str:
-        return self.value.text if len(self.value.text) <= CUT else self.value.text[:CUT] + "…"
-
-    @property
-    def cut_key(self) -> str:
-        return self.key.text if len(self.key.text) <= CUT else self.key.text[:CUT] + "…"
-
-    @property
-    def shown_max(self) -> int:
-        return SHOWN_MAX
-
-    @property
     def is_cut(self) -> bool:
         """Whether the page does not show all of the key and the value."""
-        return any(
-            len(each.pretty) > SHOWN_MAX or (each.kind == "hex" and len(each.text) > SHOWN_MAX)
-            for each in (self.key, self.value)
-        )
+        return self.key.is_cut or self.value.is_cut
 
 
 def read_choice(call: Call, limit_max: int = LIMIT_MAX) -> Choice:
@@ -181,7 +162,7 @@ def make_rows(call: Call, choice: Choice, records: list[FoundRecord]) -> list[Re
             record,
             decoder.show(record.key, choice.key_format),
             decoder.show(record.value, choice.value_format),
-            [(name, decoder.show(value).text) for name, value in record.headers],
+            [(name, decoder.show(value).pretty) for name, value in record.headers],
         )
         for record in records
     ]
