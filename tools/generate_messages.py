@@ -38,7 +38,6 @@ UNSPOKEN = frozenset(
         "broker_heartbeat",
         "broker_registration",
         "controller_registration",
-        "describe_quorum",
         "end_quorum_epoch",
         "envelope",
         "fetch_snapshot",

@@ -131,7 +131,7 @@ def test_a_broker_is_described(client: RawClient) -> None:
     assert (found["listeners"].read_only, found["listeners"].config_source) == (True, 4)
     assert (found["message.max.bytes"].read_only, found["message.max.bytes"].config_source) == (False, 5)
     assert (found["ssl.keystore.password"].value, found["ssl.keystore.password"].is_sensitive) == (None, True)
-    assert describe(client, BROKER, "").configs == []
+    assert [each.name for each in describe(client, BROKER, "").configs] == ["min.insync.replicas"]
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_broker_setting_takes_effect_at_once(own_broker: LocalBroker) -> None:
         own_broker.create_topic("later")
         assert produce(client, "later", 1000) == ErrorCode.MESSAGE_TOO_LARGE
         assert value(client, TOPIC, "orders", "max.message.bytes") == ("500", 3)
-        assert [each.value for each in describe(client, BROKER, "").configs] == ["500"]
+        assert [each.value for each in describe(client, BROKER, "").configs] == ["500", "1"]
         assert alter(client, BROKER, "1", ("message.max.bytes", SET, "5000")) == (0, None)
         assert produce(client, "orders", 1000) == 0
         (setting,) = describe(client, BROKER, "1", "message.max.bytes").configs

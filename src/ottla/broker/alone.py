@@ -117,7 +117,7 @@ class Alone:
         node.replication.reconciliation.begin()
         await node.replication.reconciliation.wait_until_created()
         await metadata.change(lambda image: become_controller(image, broker_id, epoch))
-        await metadata.change(introduce_features)
+        await metadata.change(lambda image: introduce_features(image, node.config.min_insync_replicas))
         offline = node.replicas.offline
         await metadata.change(lambda image: take_replicas_offline(image, broker_id, epoch, offline))
         await metadata.change(lambda image: unfence_broker(image, broker_id, epoch))

@@ -21,7 +21,12 @@ from ottla.broker.node import Node
 from ottla.broker.participation import Doors, Participation
 from ottla.cluster.auto_creation import AutoTopicCreation
 from ottla.cluster.changes import Change
-from ottla.cluster.configs import apply_run_time_settings, find_stored_settings, renew_encryption
+from ottla.cluster.configs import (
+    apply_run_time_settings,
+    find_stored_settings,
+    renew_encryption,
+    warn_if_min_isr_is_another,
+)
 from ottla.cluster.image import Image
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.offline import take_replicas_offline
@@ -165,6 +170,7 @@ class Broker:
         metadata = await participation.open(self._config, self._directories)
         image = participation.initial_image
         config = apply_run_time_settings(self._config, image)
+        warn_if_min_isr_is_another(self._config, config)
         replication = Replication(config, self._disk, self._directories, self._clock, self._random, self._offload)
         replication.failures.on_failure = self._directory_failed
         progress = RecoveryProgress(self._clock)

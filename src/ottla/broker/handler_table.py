@@ -83,6 +83,7 @@ VERSIONS = {
     "alter_client_quotas": range(0, 2),
     "describe_user_scram_credentials": range(0, 1),
     "alter_user_scram_credentials": range(0, 1),
+    "describe_quorum": range(0, 3),
     "update_features": range(0, 3),
     "describe_cluster": range(0, 3),
     "describe_producers": range(0, 1),

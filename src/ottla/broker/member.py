@@ -240,7 +240,7 @@ class Member:
         if self._imported is not None:
             retire_metadata(self._doors.disk, self._directories[0])
             self._imported = None
-        await self._change(introduce_features)
+        await self._change(partial(introduce_features, min_insync_replicas=self._config.min_insync_replicas))
         await self._mark_running()
 
     async def serve(self) -> None:

@@ -1,7 +1,8 @@
 """Deciders that change settings while brokers run, with Kafka's checks and error codes.
 
 Broker settings are for one broker, named by its id, or for all brokers, under the empty name. Both override what a
-broker was started with, and only settings that can take effect at once may be changed. A group can have settings before
+broker was started with, and of the settings that a broker knows, only those that can take effect at once may be
+changed; others are kept without effect, as by Kafka, whose plug-ins may know them. A group can have settings before
 it exists. A subscription to client metrics consists of nothing but its settings. Passwords and keys among the settings
 of a broker are encrypted in the metadata (`security/passwords.py`).
 """
@@ -12,7 +13,9 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from ottla.cluster.changes import Change, ConfigResource, SetConfig
+from ottla.cluster.features import has_common_min_isr
 from ottla.cluster.image import Image
+from ottla.cluster.leadership import MIN_INSYNC_REPLICAS
 from ottla.cluster.metadata import Decision
 from ottla.cluster.topics import check_topic_configs
 from ottla.config import BrokerConfig, ConfigError, GroupConfig, Setting, TopicConfig, UpdateMode
@@ -31,7 +34,7 @@ BROKER_LOGGER = 8
 """A resource type of the protocol like those of ConfigResource. Levels of loggers are never in the metadata."""
 
 VALUE_BYTES_MAX = (1 << 15) - 1
-"""The protocol has no longer strings: a list that grew beyond it could never be described."""
+"""Most versions of the protocol have no longer strings: a longer value could never be described."""
 
 Table = Mapping[str, Setting[Any] | Accepted]
 
@@ -79,6 +82,7 @@ def alter_brokers(
     for key in sorted(after):
         if before.get(key) != after[key]:
             _check_changeable(key, name)
+    _check_min_isr(image, name, before, after)
     all_brokers, this_broker = read_run_time_settings(image, config)
     try:
         if name == ALL_BROKERS:
@@ -197,6 +201,17 @@ def apply_run_time_settings(config: BrokerConfig, image: Image) -> BrokerConfig:
     return found
 
 
+def warn_if_min_isr_is_another(started_with: BrokerConfig, in_force: BrokerConfig) -> None:
+    """Say that the min.insync.replicas of a properties file has no effect, because the cluster has another one."""
+    wanted, found = started_with.min_insync_replicas, in_force.min_insync_replicas
+    if MIN_INSYNC_REPLICAS in started_with.given and wanted != found:
+        logger.warning(
+            "min.insync.replicas=%d has no effect: the cluster has %d. `ottla config set broker --default` changes it.",
+            wanted,
+            found,
+        )
+
+
 Layers = tuple[Mapping[str, str], Mapping[str, str]]
 
 
@@ -250,8 +265,8 @@ def _alter(
             after[name] = value
         else:
             after[name] = _alter_list(name, operation, value, table, effective)
-            if len(after[name].encode()) > VALUE_BYTES_MAX:
-                raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}: the list gets longer than {VALUE_BYTES_MAX} bytes")
+        if len(after.get(name, "").encode()) > VALUE_BYTES_MAX:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}: the value is longer than {VALUE_BYTES_MAX} bytes")
     return after
 
 
@@ -272,15 +287,30 @@ def _check_changeable(key: str, broker: str) -> None:
     setting = BROKER_TABLE.get(key if of_listener is None else of_listener.setting)
     if of_listener is None and key.startswith("ssl.") and setting is not None and setting.mode is UpdateMode.PER_BROKER:
         problem = f"{key} can be changed for one listener only: listener.name.<listener>.{key}"
-    elif setting is None:
-        problem = f"unknown setting {key!r}{suggest_name(key, BROKER_TABLE)}"
-    elif setting.mode is UpdateMode.READ_ONLY:
+    elif setting is None and of_listener is None:
+        logger.warning("broker %s gets a setting without effect: %r%s", broker, key, suggest_name(key, BROKER_TABLE))
+        return
+    elif setting is not None and setting.mode is UpdateMode.READ_ONLY:
         problem = f"{key} cannot be changed while the broker runs: set it in the properties file and restart the broker"
-    elif setting.mode is UpdateMode.PER_BROKER and broker == ALL_BROKERS:
+    elif broker == ALL_BROKERS and (setting is None or setting.mode is UpdateMode.PER_BROKER):
         problem = f"{key} cannot be set for all brokers at once: name a broker"
     else:
         return
     raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
+
+
+def _check_min_isr(image: Image, broker: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """A cluster with the feature for it has one min.insync.replicas, which can be changed but not removed."""
+    was, wanted = before.get(MIN_INSYNC_REPLICAS), after.get(MIN_INSYNC_REPLICAS)
+    if was == wanted or not has_common_min_isr(image):
+        return
+    if broker != ALL_BROKERS:
+        problem = "is the same for all brokers: set it for all of them, or for a topic"
+    elif wanted is None:
+        problem = "is always set for all brokers: change its value instead of removing it"
+    else:
+        return
+    raise KafkaError(ErrorCode.INVALID_CONFIG, f"{MIN_INSYNC_REPLICAS} {problem}")
 
 
 def _decide_changes(

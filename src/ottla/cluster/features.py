@@ -9,19 +9,24 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from ottla.cluster.changes import SetFeature, SupportedFeature
+from ottla.cluster.changes import Change, ConfigResource, SetConfig, SetFeature, SupportedFeature
 from ottla.cluster.image import Image
+from ottla.cluster.leadership import MIN_INSYNC_REPLICAS
 from ottla.cluster.metadata import Decision
 from ottla.errors import ErrorCode, KafkaError
 
+COMMON_MIN_ISR_FEATURE = "eligible.leader.replicas.version"
+
 SUPPORTED: Mapping[str, range] = {
+    COMMON_MIN_ISR_FEATURE: range(0, 2),
     "group.version": range(0, 2),
     "metadata.version": range(30, 31),
     "transaction.version": range(0, 3),
 }
 """Levels by feature. metadata.version 30 is that of Apache Kafka 4.3; tools derive the release of a cluster from it.
 group.version 1 adds groups of the consumer protocol (KIP-848); transaction.version 2 raises the epoch of a producer at
-the end of every transaction (KIP-890)."""
+the end of every transaction (KIP-890). eligible.leader.replicas.version 1 makes min.insync.replicas a setting of the
+cluster, so that every broker elects by the same number (KIP-966): it is always set for all brokers, never for one."""
 
 FOUNDING_FEATURE = "metadata.version"
 """Every cluster has this feature. A cluster without it is new."""
@@ -48,24 +53,46 @@ def list_supported_features() -> tuple[SupportedFeature, ...]:
     return tuple(SupportedFeature(name, levels[0], levels[-1]) for name, levels in sorted(SUPPORTED.items()))
 
 
-def introduce_features(image: Image) -> Decision[None]:
-    """A new cluster gets all features, at their newest levels."""
+def introduce_features(image: Image, min_insync_replicas: int) -> Decision[None]:
+    """A new cluster gets all features, at their newest levels.
+
+    `min_insync_replicas`: what this broker was started with.
+    """
     if FOUNDING_FEATURE in image.features:
         return Decision([], None)
-    return Decision([SetFeature(name, levels[-1]) for name, levels in sorted(SUPPORTED.items()) if levels[-1]], None)
+    changes: list[Change] = [SetFeature(name, levels[-1]) for name, levels in sorted(SUPPORTED.items()) if levels[-1]]
+    return Decision(changes + _share_min_isr(image, min_insync_replicas), None)
 
 
-def update_features(image: Image, updates: Sequence[FeatureUpdate]) -> Decision[None]:
+def has_common_min_isr(image: Image) -> bool:
+    """Whether min.insync.replicas is a setting of the cluster, which no broker may have of its own."""
+    return image.features.get(COMMON_MIN_ISR_FEATURE, 0) > 0
+
+
+def update_features(image: Image, updates: Sequence[FeatureUpdate], min_insync_replicas: int) -> Decision[None]:
     """Make all of the updates, or none of them."""
     levels = dict(image.features)
     for update in updates:
         _check(update, levels.get(update.feature, 0))
         _check_brokers(image, update)
         levels[update.feature] = update.level
-    return Decision(
-        [SetFeature(name, level) for name, level in sorted(levels.items()) if level != image.features.get(name, 0)],
-        None,
-    )
+    changes: list[Change] = [
+        SetFeature(name, level) for name, level in sorted(levels.items()) if level != image.features.get(name, 0)
+    ]
+    if levels.get(COMMON_MIN_ISR_FEATURE, 0) > 0 and not has_common_min_isr(image):
+        changes += _share_min_isr(image, min_insync_replicas)
+    return Decision(changes, None)
+
+
+def _share_min_isr(image: Image, min_insync_replicas: int) -> list[Change]:
+    """Set min.insync.replicas for all brokers, if it is not set, and remove what single brokers have of their own."""
+    changes: list[Change] = []
+    if MIN_INSYNC_REPLICAS not in image.config(ConfigResource.BROKER, ""):
+        changes.append(SetConfig(ConfigResource.BROKER, "", MIN_INSYNC_REPLICAS, str(min_insync_replicas)))
+    for broker in image.all_brokers():
+        if MIN_INSYNC_REPLICAS in image.config(ConfigResource.BROKER, str(broker.id)):
+            changes.append(SetConfig(ConfigResource.BROKER, str(broker.id), MIN_INSYNC_REPLICAS, None))
+    return changes
 
 
 def _check(update: FeatureUpdate, current: int) -> None:

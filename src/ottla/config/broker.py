@@ -72,9 +72,13 @@ class BrokerConfig(BrokerSettings):
         return BrokerConfig.of({name: text for name, text in merged.items() if text is not None})
 
     def with_run_time_settings(self, all_brokers: Mapping[str, str], this_broker: Mapping[str, str]) -> "BrokerConfig":
-        """What the broker was started with, overridden by settings that were made since. Replaces earlier overrides."""
+        """What the broker was started with, overridden by settings that were made since. Replaces earlier overrides.
+
+        As in Kafka, settings that nobody knows may be made at run time. They are among the sources and have no effect.
+        """
         _, started_with = self.sources[-1]
-        config = BrokerConfig.of({**started_with, **all_brokers, **this_broker})
+        merged = {**started_with, **all_brokers, **this_broker}
+        config = BrokerConfig.of({name: text for name, text in merged.items() if is_known(name)})
         config.__dict__["sources"] = (
             (ConfigSource.ONE_BROKER, this_broker),
             (ConfigSource.ALL_BROKERS, all_brokers),
@@ -124,6 +128,11 @@ class BrokerConfig(BrokerSettings):
     def topic_defaults(self) -> TopicConfig:
         """The settings of a topic without overrides."""
         return TopicConfig.defaults(self)
+
+
+def is_known(name: str) -> bool:
+    """Whether a broker can be started with the setting, be it with an effect or without."""
+    return name in BrokerConfig.table or name in ACCEPTED or name in OLD_NAMES or name.startswith(PREFIXES)
 
 
 def _resolve_old_names(values: dict[str, Any], given: Mapping[str, str]) -> None:

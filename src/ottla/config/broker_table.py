@@ -206,7 +206,7 @@ class BrokerSettings(AuthorizerSettings, QuotaSettings, SecuritySettings):
     )
     min_insync_replicas = Setting(
         INT, 1, at_least(1), mode=CLUSTER_WIDE,
-        doc="Default of min.insync.replicas of a topic.",
+        doc="Default of min.insync.replicas of a topic. The first broker of a new cluster sets it for all brokers.",
     )
     unclean_leader_election_enable = Setting(
         BOOLEAN, False, mode=CLUSTER_WIDE,

@@ -21,7 +21,7 @@ NO_EFFECT = "Accepted so that files and scripts for Apache Kafka work. It has no
 
 
 UNKNOWN = Accepted("unknown password -", former=True)
-"""A setting of a listener that no table has."""
+"""A setting that no table has, such as one of a plug-in for Apache Kafka. It may be a secret."""
 
 
 class Contribution(NamedTuple):
@@ -104,8 +104,9 @@ def describe_client_metrics(given: Mapping[str, str]) -> Iterator[Description]:
 def describe_broker(config: BrokerConfig, keys: Container[str] | None = None) -> Iterator[Description]:
     """Settings of a broker, all or `keys`, by name. Settings that Kafka no longer has only if they are set."""
     accepted = (name for name, entry in ACCEPTED.items() if name in config.given or not entry.former)
-    of_listeners = (name for name in config.given if split_listener_key(name) is not None)
-    for name in sorted((*config.table, *accepted, *of_listeners)):
+    set_by_somebody = {name for _, given in config.sources for name in given}
+    others = (name for name in set_by_somebody if name not in config.table and name not in ACCEPTED)
+    for name in sorted((*config.table, *accepted, *others)):
         if keys is not None and name not in keys:
             continue
         setting = _find_setting(name)
@@ -114,7 +115,7 @@ def describe_broker(config: BrokerConfig, keys: Container[str] | None = None) ->
             None if setting.sensitive else render(config.value(name)),
             _find_source(name, config),
             _list_contributions(_STAND_INS.get(name, (name,)), config),
-            setting.kind.name,
+            "" if setting is UNKNOWN else setting.kind.name,
             setting.doc if isinstance(setting, Setting) else NO_EFFECT,
             read_only=setting.mode is UpdateMode.READ_ONLY,
             sensitive=setting.sensitive,
@@ -131,8 +132,9 @@ def describe_all_brokers(given: Mapping[str, str]) -> Iterator[Description]:
             contribution.value,
             contribution.source,
             (contribution,),
-            setting.kind.name,
+            "" if setting is UNKNOWN else setting.kind.name,
             setting.doc if isinstance(setting, Setting) else NO_EFFECT,
+            read_only=setting.mode is UpdateMode.READ_ONLY,
             sensitive=setting.sensitive,
         )
 
@@ -160,9 +162,8 @@ def _find_source(name: str | None, broker: BrokerConfig) -> ConfigSource:
 
 def _find_setting(name: str) -> Setting[Any] | Accepted:
     key = split_listener_key(name)
-    if key is not None:  # what a plug-in may have called a secret is not shown
-        return BrokerConfig.table.get(key.setting) or ACCEPTED.get(key.setting) or UNKNOWN
-    return BrokerConfig.table.get(name) or ACCEPTED[name]
+    base = name if key is None else key.setting
+    return BrokerConfig.table.get(base) or ACCEPTED.get(base) or UNKNOWN
 
 
 def _find_stand_ins() -> dict[str, tuple[str, ...]]:

@@ -25,7 +25,7 @@ async def handle(node: Node, call: Call[UpdateFeaturesRequest]) -> UpdateFeature
     updates = [
         FeatureUpdate(asked.feature, asked.max_version_level, asked.upgrade_type) for asked in request.feature_updates
     ]
-    decide = partial(update_features, updates=updates)
+    decide = partial(update_features, updates=updates, min_insync_replicas=node.config.min_insync_replicas)
     if request.validate_only:
         decide(node.image)
     else:

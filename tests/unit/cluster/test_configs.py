@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from ottla.cluster import changes as change
-from ottla.cluster.changes import ConfigResource
+from ottla.cluster.changes import ConfigResource, SetFeature
 from ottla.cluster.configs import (
     ALL_BROKERS,
     ConfigAlteration,
@@ -13,7 +13,9 @@ from ottla.cluster.configs import (
     alter_brokers,
     alter_topic,
     apply_run_time_settings,
+    warn_if_min_isr_is_another,
 )
+from ottla.cluster.features import COMMON_MIN_ISR_FEATURE
 from ottla.cluster.image import EMPTY, Image
 from ottla.config import BrokerConfig
 from ottla.errors import ErrorCode, KafkaError
@@ -172,7 +174,6 @@ def test_topics_get_their_defaults_from_the_changed_settings() -> None:
         (ConfigAlteration("node.id", SET, "4"), "cannot be changed while"),
         (ConfigAlteration("listeners", SET, "PLAINTEXT://:1"), "cannot be changed while"),
         (ConfigAlteration("ssl.keystore.password", SET, "x"), "for one listener only"),
-        (ConfigAlteration("mesage.max.bytes", SET, "4"), "did you mean 'message.max.bytes'"),
         (ConfigAlteration("message.max.bytes", SET, "x"), "not an int"),
         (ConfigAlteration("message.max.bytes", SET, "-5"), "below the minimum"),
         (ConfigAlteration("log.cleaner.min.compaction.lag.ms", SET, str((1 << 63) - 1)), ""),
@@ -198,6 +199,50 @@ def test_a_setting_without_effect_is_kept_where_kafka_changes_it(key: str) -> No
     assert dict(image.config(ConfigResource.BROKER, "1")) == {key: "58"}
     assert "name a broker" in broker_refusal(ConfigAlteration(key, SET, "58"), name=ALL_BROKERS).message
     assert "sasl" in broker_refusal(ConfigAlteration(key, SET, "soon")).message
+
+
+def test_a_setting_that_nobody_knows_is_kept(caplog: pytest.LogCaptureFixture) -> None:
+    """As in Kafka, for plug-ins and tools. The log has the name that may be meant; a listener's is not for all."""
+    for name in ("1", ALL_BROKERS):
+        image = broker_after(cluster(), ConfigAlteration("mesage.max.bytes", SET, "4"), name=name)
+        assert dict(image.config(ConfigResource.BROKER, name)) == {"mesage.max.bytes": "4"}
+        assert apply_run_time_settings(CONFIG, image) == CONFIG
+    assert "did you mean 'message.max.bytes'" in caplog.text
+    of_listener = ConfigAlteration("listener.name.plaintext.my.plugin.key", SET, "4")
+    assert dict(broker_after(cluster(), of_listener).config(ConfigResource.BROKER, "1")) == {of_listener.name: "4"}
+    assert "name a broker" in broker_refusal(of_listener, name=ALL_BROKERS).message
+
+
+@pytest.mark.parametrize(
+    ("alteration", "name", "said"),
+    [
+        (ConfigAlteration("min.insync.replicas", SET, "2"), "1", "the same for all brokers"),
+        (ConfigAlteration("min.insync.replicas", DELETE), ALL_BROKERS, "always set"),
+        (ConfigAlteration("min.insync.replicas", SET, "2"), ALL_BROKERS, ""),
+    ],
+)
+def test_min_insync_replicas_of_a_cluster(alteration: ConfigAlteration, name: str, said: str) -> None:
+    """With the feature for it, all brokers have the same one, and cannot lose it. Without, it is as other settings."""
+    image = broker_after(cluster(), ConfigAlteration("min.insync.replicas", SET, "1"), name=ALL_BROKERS)
+    broker_after(image, alteration, name=name)
+    with_feature = image.replay(image.version + 1, [SetFeature(COMMON_MIN_ISR_FEATURE, 1)])
+    if said:
+        with pytest.raises(KafkaError, match=said) as refused:
+            broker_after(with_feature, alteration, name=name)
+        assert refused.value.code is ErrorCode.INVALID_CONFIG
+    else:
+        after = broker_after(with_feature, alteration, name=name)
+        assert dict(after.config(ConfigResource.BROKER, "")) == {"min.insync.replicas": "2"}
+
+
+def test_a_file_does_not_change_the_min_insync_replicas_of_a_cluster(caplog: pytest.LogCaptureFixture) -> None:
+    """The log says so, with the number in force."""
+    image = broker_after(cluster(), ConfigAlteration("min.insync.replicas", SET, "1"), name=ALL_BROKERS)
+    for given, warnings in ({"min.insync.replicas": "2"}, 1), ({"min.insync.replicas": "1"}, 1), ({}, 1):
+        config = BrokerConfig.of({"node.id": "1"} | given)
+        warn_if_min_isr_is_another(config, apply_run_time_settings(config, image))
+        assert len(caplog.records) == warnings
+    assert "min.insync.replicas=2 has no effect: the cluster has 1" in caplog.text
 
 
 def test_a_fixed_setting_may_be_deleted() -> None:

@@ -90,6 +90,16 @@ def test_passwords_are_never_shown() -> None:
     assert "swordfish" not in everything
 
 
+def test_a_setting_that_nobody_knows_may_be_a_secret() -> None:
+    """It is listed with its source, without value and type, and as one that no broker can change: as by Kafka."""
+    config = BrokerConfig.of({}).with_run_time_settings({}, {"my.plugin.key": "swordfish"})
+    found = of_broker("my.plugin.key", config)
+    assert (found.value, found.sensitive, found.read_only, found.kind) == (None, True, True, "")
+    assert found.contributions == (("my.plugin.key", None, ConfigSource.ONE_BROKER),)
+    (found,) = describe_all_brokers({"my.plugin.key": "swordfish"})
+    assert (found.value, found.source, found.kind) == (None, ALL, "")
+
+
 def test_every_setting_is_described() -> None:
     """All settings of Kafka 4.3 are described, with type and text. A setting is read-only unless the table says
     otherwise."""

@@ -1,0 +1,70 @@
+"""DescribeQuorum: who keeps the metadata, and how far its log has come.
+
+There is no quorum of controllers: a broker alone keeps the metadata itself, and a cluster keeps it in ZooKeeper, where
+every broker reads and appends. The answer says in Kafka's terms what holds here. The controller leads and is the only
+voter, because nothing waits for another broker's vote. The other brokers are observers; each follows the metadata by
+itself, so how far one has come is unknown (-1).
+
+Versions: 1 when voters and observers were last heard of (KIP-836); 2 addresses of the voters and ids of directories,
+which are zero here (KIP-853).
+"""
+
+from ottla.broker.addresses import can_reach, choose_endpoint
+from ottla.broker.call import Call
+from ottla.broker.node import Node
+from ottla.errors import ErrorCode
+from ottla.security import rights
+from ottla.wire.messages import describe_quorum as messages
+
+REQUIRES = rights.whole(rights.DESCRIBE_CLUSTER)
+
+METADATA_TOPIC = "__cluster_metadata"
+UNKNOWN_OFFSET = -1
+
+
+def handle(node: Node, call: Call[messages.DescribeQuorumRequest]) -> messages.DescribeQuorumResponse:
+    asked = [(topic.topic_name, [each.partition_index for each in topic.partitions]) for topic in call.body.topics]
+    if asked != [(METADATA_TOPIC, [0])]:
+        refused = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return messages.DescribeQuorumResponse(
+            topics=[answer_topic(name, [answer_error(index, refused) for index in indexes]) for name, indexes in asked]
+        )
+    image = node.image
+    leader = None if image.controller is None else image.broker(image.controller.broker_id)
+    if image.controller is None or leader is None:
+        return messages.DescribeQuorumResponse(
+            topics=[answer_topic(METADATA_TOPIC, [answer_error(0, ErrorCode.LEADER_NOT_AVAILABLE)])]
+        )
+    end_offset = image.version + 1
+    described = messages.DescribeQuorumResponsePartitionData(
+        partition_index=0,
+        leader_id=leader.id,
+        leader_epoch=image.controller.epoch,
+        high_watermark=end_offset,
+        current_voters=[
+            messages.ReplicaState(
+                replica_id=leader.id, log_end_offset=end_offset, last_caught_up_timestamp=node.clock.now_ms()
+            )
+        ],
+        observers=[
+            messages.ReplicaState(replica_id=broker.id, log_end_offset=UNKNOWN_OFFSET)
+            for broker in image.alive_brokers()
+            if broker.id != leader.id
+        ],
+    )
+    response = messages.DescribeQuorumResponse(topics=[answer_topic(METADATA_TOPIC, [described])])
+    if can_reach(leader, call.client):
+        endpoint = choose_endpoint(leader, call.client)
+        listener = messages.Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port)
+        response.nodes = [messages.Node(node_id=leader.id, listeners=[listener])]
+    return response
+
+
+def answer_topic(
+    name: str, partitions: list[messages.DescribeQuorumResponsePartitionData]
+) -> messages.DescribeQuorumResponseTopicData:
+    return messages.DescribeQuorumResponseTopicData(topic_name=name, partitions=partitions)
+
+
+def answer_error(index: int, code: ErrorCode) -> messages.DescribeQuorumResponsePartitionData:
+    return messages.DescribeQuorumResponsePartitionData(partition_index=index, error_code=code)
