@@ -45,6 +45,8 @@ BUDGETS = {
     "connect": 65,
     "packages": 20,
 }
+FILES = {"clients": 25, "cluster": 12, "connect": 16, "simulation": 17, "spark": 12, "streams": 11}
+"""Of these folders the seed chooses as many files, about three of five: their tests start processes by the dozen."""
 APACHE_KAFKA = "uses of Apache Kafka", 12
 """The sample of all tests that use its tools, clients or broker, name and size: a JVM takes seconds each time."""
 STRICT = os.environ.get("OTTLA_BUDGET") == "strict"
@@ -119,8 +121,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def choose_tests(items: list[pytest.Item]) -> set[pytest.Item]:
-    """The tests that run: of those in a sample, the few that the seed chooses among those with its name. A file whose
-    tests are marked with `together` counts as one of them."""
+    """The tests that run: those of the files that the seed chooses, and of those in a sample the few that it chooses
+    among the tests with its name. A file whose tests are marked with `together` counts as one of them."""
+    items = choose_files(items)
     samples: dict[str, dict[str, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
     sizes: dict[str, int] = {}
     for item in items:
@@ -135,6 +138,19 @@ def choose_tests(items: list[pytest.Item]) -> set[pytest.Item]:
         for each in set(found) - set(choose_sample([*found], sizes[name], name)):
             left_out.update(found[each])
     return set(items) - left_out
+
+
+def choose_files(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The tests of as many files of each folder as `FILES` says; of fewer files, all: nobody names a file in vain."""
+    folders: dict[str, dict[str, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
+    for item in items:
+        file = item.nodeid.split("::")[0]
+        folders[folder_of(file)][file].append(item)
+    chosen: list[pytest.Item] = []
+    for folder, files in folders.items():
+        for file in choose_sample([*files], FILES.get(folder, len(files)), folder):
+            chosen.extend(files[file])
+    return chosen
 
 
 def uses_apache_kafka(item: pytest.Item) -> bool:

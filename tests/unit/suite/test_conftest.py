@@ -7,14 +7,18 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.conftest import (
     APACHE_KAFKA,
     BUDGETS,
+    FILES,
     SEED,
     TESTS,
+    choose_files,
     count_cpu_seconds,
     describe_cost,
     folder_of,
@@ -206,6 +210,22 @@ def test_a_few_tests_of_a_sample_run_and_all_in_a_full_run(tmp_path: Path) -> No
     assert len(choose_sample(names, 2, "numbers")) == (len(names) if FULL else 2)
     status, output = run_suite_in(tmp_path, PARALLEL, "-k", "number or another", OTTLA_SAMPLES="full")
     assert (status, "6 passed" in output) == (0, True), output
+
+
+def test_the_seed_chooses_files_of_dear_folders() -> None:
+    # As many as the table says, whole, the same for the same seed, and all files of the other folders.
+    tests: list[Any] = [
+        SimpleNamespace(nodeid=f"tests/{folder}/test_{number}.py::test_{name}")
+        for folder in ("spark", "unit")
+        for number in range(FILES["spark"] + 1)
+        for name in ("one", "two")
+    ]
+    chosen = choose_files(tests)
+    of_spark = {test.nodeid.split("::")[0] for test in chosen if "/spark/" in test.nodeid}
+    assert len(of_spark) == FILES["spark"] + FULL
+    assert len(chosen) == 2 * (len(of_spark) + FILES["spark"] + 1)
+    assert choose_files(tests) == chosen
+    assert choose_files(tests[:2]) == tests[:2]
 
 
 TOGETHER = """
