@@ -92,20 +92,25 @@ def test_a_source_that_was_created_again_refuses_a_start(
 
 
 @pytest.mark.sample("running apps", 3)
+@pytest.mark.parametrize(("topic", "records"), [("short", 5), ("empty", 0)])
 def test_a_source_that_is_created_again_ends_the_app(
-    spark: "SparkSession", broker: LocalBroker, tmp_path: Path
+    spark: "SparkSession", broker: LocalBroker, tmp_path: Path, topic: str, records: int
 ) -> None:
-    """A running app does not wait in silence until the new topic has as many records as the old one had."""
-    broker.create_topic("short", partitions=1)
-    broker.create_topic("short-out", partitions=1)
-    send(broker, "short", [{"key": "a", "value": "1"}] * 5)
-    app = make_counter(broker, tmp_path, "short")
+    """A running app does not wait in silence until the new topic has as many records as the old one had, and does not
+    take the new topic for the old one if positions look right."""
+    broker.create_topic(topic, partitions=1)
+    broker.create_topic(f"{topic}-out", partitions=1)
+    if records:
+        send(broker, topic, [{"key": "a", "value": "1"}] * records)
+    app = make_counter(broker, tmp_path, topic)
     app.start()
-    wait_for_lag_zero(broker, app, ["short"])
-    delete(broker, ["short"])
-    broker.create_topic("short", partitions=1)
+    wait_until(lambda: app.progress()["subtopologies"][0]["state"] == "running", app)
+    wait_for_lag_zero(broker, app, [topic])
+    delete(broker, [topic])
+    broker.create_topic(topic, partitions=1)
     assert app.wait(PATIENCE_S)
-    with pytest.raises(StreamsError, match=r"short-0: .* removed while the app ran"):
+    removed = f"{topic}-0: .* removed while the app ran|" if records else ""
+    with pytest.raises(StreamsError, match=f"{removed}'{topic}' was deleted and created again"):
         app.stop()
 
 

@@ -2,13 +2,17 @@
 
 A windowed aggregate has a second store, its *closing store*:
 
-    0x00                                a JSON object: the time of each source partition, and the closing time
+    0x00                                a JSON object: the time of each source partition, the closing time, and up to
+                                        which end windows were closed and deleted
     0x01, end of the window, its key    nothing: the window with this key in the first store ends then
     0x02, a key                         of session windows only, see `session_index.py`
 
 The *closing time* is the lowest time of all source partitions that the task has heard of. It never goes back. With
 `close_idle`, a source partition that has had no record for that long, and has none left to read, holds up nobody. If
 all of them are idle, the highest time goes on with the wall clock.
+
+Which windows were closed is kept, not computed from the closing time: the app may be started again with another grace
+period, and each window closes once all the same.
 """
 
 from collections.abc import Iterable, Iterator
@@ -59,10 +63,10 @@ class WindowLife:
 
     def begin(self, rows: pa.Table, context: KernelContext) -> "Windows":
         """Move the closing time to what this batch has brought."""
-        closing = ClosingStore(context.store(self.specs[1].name))
-        before = closing.time
-        closing.advance(rows, context, self.close_idle_ms)
-        return Windows(self, context.store(self.store), closing, before)
+        closing = ClosingStore(context.store(self.specs[1].name), self)
+        closed_before, expired_before = closing.closed_before, closing.expired_before
+        closing.advance(rows, context)
+        return Windows(self, context.store(self.store), closing, closed_before, expired_before)
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,10 @@ class Windows:
     life: WindowLife
     store: Store
     _closing: "ClosingStore"
-    _time_before: int
+    _closed_before: int
+    """Windows that end before this were closed by earlier batches."""
+    _expired_before: int
+    """The same of windows that were deleted."""
 
     @property
     def time(self) -> int:
@@ -82,7 +89,7 @@ class Windows:
     @property
     def ended_before(self) -> int:
         """Windows that end before this have ended for good: they were emitted (with "final"), or are deleted."""
-        return self._time_before - (self.life.open_ms if self.life.is_final else self.life.keep_ms) + 1
+        return self._closed_before if self.life.is_final else self._expired_before
 
     def add(self, ends: Iterable[int], keys: Iterable[bytes]) -> None:
         self._closing.add(ends, keys)
@@ -94,13 +101,11 @@ class Windows:
 
     def close(self) -> list[bytes]:
         """The keys of the windows that this batch has closed, by their end."""
-        found = self._closing.find(self._time_before - self.life.open_ms + 1, self.time - self.life.open_ms + 1)
-        return [key for _, key in found]
+        return [key for _, key in self._closing.find(self._closed_before, self._closing.closed_before)]
 
     def expire(self) -> list[bytes]:
         """Delete windows that were kept long enough. Returns their keys."""
-        keep_ms = self.life.keep_ms
-        expired = self._closing.find(self._time_before - keep_ms + 1, self.time - keep_ms + 1)
+        expired = self._closing.find(self._expired_before, self._closing.expired_before)
         for end, key in expired:
             self.remove(end, key)
         return [key for _, key in expired]
@@ -109,19 +114,30 @@ class Windows:
 class ClosingStore:
     """The closing store during one batch."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, life: WindowLife) -> None:
         self._store = store
+        self._life = life
         kept = orjson.loads(store.get(_TIMES) or b"{}")
         self._times = {int(source): time for source, time in kept.get("times", {}).items()}
         self.time: int = kept.get("closing_time", NO_TIME)
         """The closing time. Before `advance` it is that of the batch before."""
+        self.closed_before: int = kept.get("closed_before", self.time - life.open_ms + 1)
+        self.expired_before: int = kept.get("expired_before", self.time - life.keep_ms + 1)
+        """The ends of windows that the closing time has closed and deleted are before these. They never go back."""
 
-    def advance(self, rows: pa.Table, context: KernelContext, close_idle_ms: int | None) -> None:
+    def advance(self, rows: pa.Table, context: KernelContext) -> None:
         """Note what the source partitions have reached with this batch, and move the closing time."""
         for source, time in (*_times_of(rows), *context.source_times.items()):
             self._times[source] = max(time, self._times.get(source, NO_TIME))
-        self.time = max(self.time, self._find_time(context, close_idle_ms))
-        kept = {"times": {str(source): time for source, time in sorted(self._times.items())}, "closing_time": self.time}
+        self.time = max(self.time, self._find_time(context, self._life.close_idle_ms))
+        self.closed_before = max(self.closed_before, self.time - self._life.open_ms + 1)
+        self.expired_before = max(self.expired_before, self.time - self._life.keep_ms + 1)
+        kept = {
+            "times": {str(source): time for source, time in sorted(self._times.items())},
+            "closing_time": self.time,
+            "closed_before": self.closed_before,
+            "expired_before": self.expired_before,
+        }
         encoded = orjson.dumps(kept)
         if encoded != self._store.get(_TIMES):
             self._store.put(_TIMES, encoded)

@@ -2,7 +2,8 @@
 
 The runner keeps `describe_state` of the plan that an app was last started with. Steps without state come and go freely.
 State values are JSON objects, so columns of a value may be added, removed, or become wider. What would silently give
-wrong results is refused: another key, another number of partitions, a store whose input has been read already.
+wrong results is refused: another key, other windows, another function, another number of partitions, a store whose
+input has been read already.
 
 What an app no longer has is still there: changelogs, and committed offsets of topics that it reads no more. So the
 description of a start also has what all starts before it have left behind (`add_former`). A store that comes back goes
@@ -103,6 +104,13 @@ def _compare_stores(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -
             yield f"the {label} of store {name!r} was {old[what]} and is {new[what]}"
     if old["key"] != new["key"]:
         yield f"the key of store {name!r} was {_name_columns(old['key'])} and is {_name_columns(new['key'])}"
+    if old.get("content", new["content"]) != new["content"]:
+        yield f"store {name!r} has {old['content']}, and would have {new['content']}"
+    functions = dict(old.get("functions", ()))
+    for column, function in new["functions"]:
+        found = functions.get(column, function)
+        if found != function:
+            yield f"column {column!r} of store {name!r} was computed by {found} and would be by {function}"
     before = dict(old["value"])
     for column, kind in new["value"]:
         found = before.get(column, kind)
@@ -158,6 +166,8 @@ def _describe_store(store: StorePlan, partitions: int) -> dict[str, Any]:
         "partitions": partitions,
         "key": _describe_columns(store.key_columns),
         "value": _describe_columns(store.value_columns),
+        "content": store.content,
+        "functions": [list(each) for each in store.functions],
     }
 
 

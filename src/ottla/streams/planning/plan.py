@@ -99,6 +99,11 @@ class StorePlan:
     """Of a source table: the column with the event time; None for the record's timestamp."""
     window_ms: int | None = None
     """Of a window store: the size of its windows."""
+    content: str = ""
+    """What is in the store besides what its columns say, such as which windows: with another one, what is there already
+    would be taken for something else."""
+    functions: tuple[tuple[str, str], ...] = ()
+    """Of a store of aggregates: its value columns, each with the function that computes it."""
 
 
 @dataclass(frozen=True)

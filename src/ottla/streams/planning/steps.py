@@ -27,6 +27,7 @@ from ottla.streams.planning.naming import changelog_of
 from ottla.streams.planning.plan import StorePlan
 from ottla.streams.processors import state_columns
 from ottla.streams.rows import value_fields
+from ottla.streams.windows import Window
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,16 @@ def make_aggregate(app: str, node: graph.Aggregate) -> Made:
             retracting=source.is_table,
             value_names=_value_names(source),
         )
-    return Made(kernel, (_table_store(node, kernel.stores[0], changelog_of(app, node.name)),))
+    store = _table_store(node, kernel.stores[0], changelog_of(app, node.name))
+    return Made(kernel, (replace(store, functions=_list_functions(node)),))
+
+
+def _list_functions(node: graph.Aggregate) -> tuple[tuple[str, str], ...]:
+    aggregation = node.aggregation
+    if isinstance(aggregation, tuple):
+        return tuple((each.result, each.function) for each in aggregation)
+    function = "reduce" if isinstance(aggregation, graph.Reduce) else "aggregate"
+    return tuple((each.name, function) for each in value_fields(node.columns, node.key))
 
 
 def _value_names(source: Node) -> list[str]:
@@ -179,20 +189,47 @@ def _window_stores(app: str, node: graph.Aggregate, kernel: Kernel) -> Sequence[
     values = pa.schema(value_fields(node.columns, node.key))
     kind = "session" if node.window.kind == "session" else "window"
     size_ms = None if kind == "session" else node.window.size_ms
-    store = StorePlan(windows, changelog_of(app, windows.name), key, values, kind, window_ms=size_ms)
+    store = StorePlan(
+        windows,
+        changelog_of(app, windows.name),
+        key,
+        values,
+        kind,
+        window_ms=size_ms,
+        content=_describe_window(node.window),
+        functions=_list_functions(node),
+    )
     return (store, *_inner_stores(app, others))
 
 
-def _inner_stores(app: str, specs: Sequence[StoreSpec]) -> Sequence[StorePlan]:
+def _describe_window(window: Window) -> str:
+    if window.kind == "session":
+        return f"sessions with a gap of {window.size_ms} ms"
+    every = "" if window.advance_ms == window.size_ms else f" every {window.advance_ms} ms"
+    return f"windows of {window.size_ms} ms{every}"
+
+
+def _inner_stores(app: str, specs: Sequence[StoreSpec], content: str = "") -> Sequence[StorePlan]:
     """Stores that nobody but their kernel understands."""
     nothing = pa.schema([])
-    return [StorePlan(spec, changelog_of(app, spec.name), nothing, nothing, is_queryable=False) for spec in specs]
+    return [
+        StorePlan(spec, changelog_of(app, spec.name), nothing, nothing, is_queryable=False, content=content)
+        for spec in specs
+    ]
 
 
 def make_stream_join(app: str, node: graph.StreamJoin) -> Made:
     window = JoinWindow(node.before_ms, node.after_ms, node.grace_ms, node.close_idle_ms)
-    kernel = StreamJoinKernel(node.label, node.name, JoinShape.of(node), window)
-    return Made(kernel, _inner_stores(app, kernel.stores), needs_time=True)
+    shape = JoinShape.of(node)
+    kernel = StreamJoinKernel(node.label, node.name, shape, window)
+    span = f"{node.before_ms} ms before and {node.after_ms} ms after"
+    content = f"rows by {_name_types(shape.left.key_columns)} that match {span}"
+    return Made(kernel, _inner_stores(app, kernel.stores, content), needs_time=True)
+
+
+def _name_types(columns: pa.Schema) -> str:
+    """Types alone: names of a join's key may change."""
+    return ", ".join(str(each.type) for each in columns)
 
 
 def make_stream_table_join(node: graph.StreamTableJoin, store: str) -> Made:
@@ -211,8 +248,12 @@ def make_subscribe(node: graph.ForeignKeyJoin) -> Made:
 
 
 def make_respond(app: str, node: graph.ForeignKeyJoin, right_store: str) -> Made:
-    kernel = RespondKernel(node.name, JoinShape.of(node), right_store)
-    return Made(kernel, _inner_stores(app, kernel.stores))
+    shape = JoinShape.of(node)
+    kernel = RespondKernel(node.name, shape, right_store)
+    foreign = pa.schema([shape.left.columns.field(name) for name in node.foreign_key])
+    names, own = ", ".join(node.foreign_key), _name_types(shape.left.key_columns)
+    content = f"rows by {names} ({_name_types(foreign)}), key {own}"
+    return Made(kernel, _inner_stores(app, kernel.stores, content))
 
 
 def make_resolve(node: graph.ForeignKeyJoin, left_store: str) -> Made:

@@ -9,6 +9,7 @@ Where a task begins is committed before any task runs, so an offset that is miss
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from ottla.client.client import LATEST, READ_COMMITTED, Client, UnknownTopic
 from ottla.client.groups import fetch_offsets
@@ -19,6 +20,8 @@ from ottla.streams.running.positions import find_first, find_starts, to_committe
 from ottla.streams.running.registration import Registration
 from ottla.streams.running.work import Position
 from ottla.topic_partition import TopicPartition
+
+_RENEWED: Final = "was deleted and created again"
 
 
 def check_topics(client: Client, plan: AppPlan, before: Registration) -> None:
@@ -32,11 +35,22 @@ def check_topics(client: Client, plan: AppPlan, before: Registration) -> None:
         except UnknownTopic:
             found = None
         if found != known:
-            what = "was deleted" if found is None else "was deleted and created again"
-            raise StreamsError(
-                f"app {plan.app!r}: topic {topic!r} {what}, so its positions and its state do not fit any more."
-                f" ottla stream reset {plan.app} lets it begin anew"
-            )
+            raise _refuse(plan.app, topic, "was deleted" if found is None else _RENEWED)
+
+
+def check_same_topics(client: Client, app: str, topics: Iterable[str], topic_ids: Mapping[str, str]) -> None:
+    """The same for topics of a running app, as the client knows them. Offsets of a topic that was created again may
+    look right once it has as many records as the old one had."""
+    for topic in topics:
+        if client.find_topic_id(topic).hex() != topic_ids[topic]:
+            raise _refuse(app, topic, _RENEWED)
+
+
+def _refuse(app: str, topic: str, what: str) -> StreamsError:
+    return StreamsError(
+        f"app {app!r}: topic {topic!r} {what}, so its positions and its state do not fit any more."
+        f" ottla stream reset {app} lets it begin anew"
+    )
 
 
 def find_topic_ids(client: Client, plan: AppPlan) -> dict[str, str]:

@@ -153,7 +153,7 @@ class Runner:
         with ThreadPoolExecutor(1) as pool:  # state servers take a second to start
             servers = pool.submit(self._start_state_servers, plan, counts)
             self._start_http(plan, counts)
-            self._register_start(client, plan, counts, described, before)
+            registered = self._register_start(client, plan, counts, described, before)
         numbers = number_sources(plan)
         context = LoopContext(
             self._options,
@@ -165,6 +165,7 @@ class Runner:
             Purging(plan),
             Following(plan),
             bool(plan.stores),
+            registered.topic_ids,
         )
         for unit in plan.subtopologies:
             tasks = TaskPlan(unit, self._options, client, numbers, counts, self._token)
@@ -277,7 +278,7 @@ class Runner:
         counts: Mapping[str, int],
         topology: dict[str, Any],
         before: Registration | None,
-    ) -> None:
+    ) -> Registration:
         """Take over from older copies of the app, and see to it that every task has a committed position. What starts
         with other topologies have left behind stays registered."""
         started = self._make_registration(plan, topology)
@@ -292,6 +293,7 @@ class Runner:
         if begun != started:
             self._registration = begun
             register(client, begun)
+        return begun
 
     def _is_owner(self, client: Client) -> bool:
         found = find_registration(client, self._options.name)

@@ -20,7 +20,7 @@ from ottla.spark.jobs import JobFailed
 from ottla.streams.errors import FencedApp, IncompatibleTopology, StreamsError
 from ottla.streams.options import FAIL, AppOptions
 from ottla.streams.planning.plan import PARCELS, SubtopologyPlan
-from ottla.streams.running.continuity import commit_added
+from ottla.streams.running.continuity import check_same_topics, commit_added
 from ottla.streams.running.explaining import explain_failure
 from ottla.streams.running.following import Following, FollowingJobs
 from ottla.streams.running.hearing import Hearing
@@ -59,7 +59,8 @@ members one by one, offsets.retention.minutes after each was last committed."""
 FIRST_COMMIT_SECONDS: Final = 60.0
 """The same after a start, when it is not known how old the committed offsets are."""
 LOOK_SECONDS: Final = 5.0
-"""How often a subtopology looks whether another copy has taken over, and whether its sources have got partitions."""
+"""How often a subtopology looks whether another copy has taken over, whether its sources have got partitions, and
+whether its topics are still the same."""
 PURGE_SECONDS: Final = 30.0
 """repartition.purge.interval.ms of Kafka Streams."""
 
@@ -92,6 +93,8 @@ class LoopContext:
     following: Following
     has_stores: bool
     """Whether any subtopology of the app has state."""
+    topic_ids: Mapping[str, str]
+    """The ids of sources and changelogs when the app was started."""
 
 
 class SubtopologyLoop:
@@ -158,20 +161,22 @@ class SubtopologyLoop:
 
     def _look_around_if_due(self) -> None:
         """An idle copy of the app learns that another one has taken over, and gives up its state. New partitions of a
-        source get tasks; an app with state must end, because keys have other partitions now."""
+        source get tasks; an app with state must end, because keys have other partitions now. An app also ends if one of
+        its topics was created again."""
         now_s = time.monotonic()
         if now_s - self._looked_s < LOOK_SECONDS:
             return
         self._looked_s = now_s
         self._check_owner()
+        app, sources = self._context.options.name, {source.topic for source in self._plan.sources}
         try:
-            counts = self._client.count_partitions(source.topic for source in self._plan.sources)
+            counts = self._client.count_partitions(sources | {store.changelog for store in self._plan.stores})
         except UnknownTopic:
             return  # a topic that was deleted: its task says so
-        before, count = len(self._partitions), min(counts.values())
+        check_same_topics(self._client, app, counts, self._context.topic_ids)
+        before, count = len(self._partitions), min(counts[topic] for topic in sources)
         if count <= before:
             return
-        app = self._context.options.name
         if self._context.has_stores:
             raise IncompatibleTopology(
                 f"{app}: topic {self._plan.sources[0].topic!r} had {before} partitions and has {count}."

@@ -262,6 +262,19 @@ def test_a_retention_shorter_than_the_grace_deletes_no_open_window() -> None:
     assert found[2] == [("a", 0, 7, 4)]
 
 
+@pytest.mark.parametrize(("grace", "later"), [(20, 5), (5, 20)])
+def test_windows_close_once_if_the_grace_period_changes(grace: int, later: int) -> None:
+    """The app is started again with another grace period: no window is left out, and none comes out twice."""
+    state = State()
+    rows = [event("a", time) for time in range(3, 40, 10)]
+    first, _ = run(make_kernels(tumbling(10, grace=grace), "final"), [(rows, {})], state)
+    passes: list[tuple[list[Event], dict[str, Any]]] = [([], {"source_times": {0: time}}) for time in (33, 40, 100)]
+    then, _ = run(make_kernels(tumbling(10, grace=later), "final"), passes, state)
+    assert sorted(row for batch in (*first, *then) for row in batch) == [
+        ("a", n, n + 3, n + 3) for n in range(0, 40, 10)
+    ]
+
+
 def test_an_unchanged_time_writes_nothing() -> None:
     kernels = make_kernels(tumbling(10))
     state = State()

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -11,7 +13,8 @@ from ottla.streams.errors import IncompatibleTopology
 from ottla.streams.graph import Node
 from ottla.streams.planning.compatibility import add_former, check, describe_state
 from ottla.streams.planning.planner import make_plan
-from tests.unit.streams.planning.topologies import count, keep_if, rekey, select, sink, source, to_table
+from ottla.streams.windows import hopping, session, tumbling
+from tests.unit.streams.planning.topologies import count, join, keep_if, rekey, select, sink, source, to_table
 
 
 def describe(nodes: Sequence[Node], partitions: int = 3) -> dict[str, object]:
@@ -29,6 +32,18 @@ def newest(kind: pa.DataType, *more: str) -> list[Node]:
     return [to_table(typed, "newest")]
 
 
+JOINED = cast(graph.StreamJoin, join(graph.StreamJoin, source("a"), source("b"), "both"))
+FOREIGN = cast(
+    graph.ForeignKeyJoin,
+    join(
+        graph.ForeignKeyJoin,
+        source("a", "value", "other", is_table=True),
+        rekey(source("b", "id", is_table=True), "id"),
+        "both",
+    ),
+)
+
+
 def test_an_app_fits_itself_and_steps_without_state() -> None:
     plain = [sink(count(rekey(source("in"), "value"), "counts"), "out")]
     filtered = [sink(select(keep_if(count(rekey(keep_if(source("in")), "value"), "counts"))), "out")]
@@ -36,6 +51,15 @@ def test_an_app_fits_itself_and_steps_without_state() -> None:
     check(describe(plain), describe(plain))
     check(describe(plain), describe(filtered))
     check(describe(filtered), describe(plain))
+
+
+def test_grace_may_change_and_what_older_versions_did_not_note_fits() -> None:
+    before = describe([count(source("in"), "counts", tumbling(10))])
+    after = describe([count(source("in"), "counts", tumbling(10, grace=5))])
+    check(before, after)
+    for store in cast(dict[str, dict[str, object]], before["stores"]).values():
+        del store["content"], store["functions"]
+    check(before, after)
 
 
 def test_columns_may_come_go_and_widen() -> None:
@@ -57,6 +81,33 @@ def test_columns_may_come_go_and_widen() -> None:
             [count(source("in"), "counts")],
             [count(source("in"), "counts"), count(rekey(source("in"), "value"), "others")],
             "store 'others' is new, but records of 'in' have been read already",
+        ),
+        (
+            [count(source("in"), "counts", tumbling(10))],
+            [count(source("in"), "counts", hopping(20, 10))],
+            "store 'counts' has windows of 10 ms, and would have windows of 20 ms every 10 ms",
+        ),
+        (
+            [count(source("in"), "counts", session(5))],
+            [count(source("in"), "counts", session(6))],
+            "store 'counts' has sessions with a gap of 5 ms, and would have sessions with a gap of 6 ms",
+        ),
+        (
+            [replace(count(source("in"), "counts"), aggregation=(graph.BuiltInAggregate("max", "value", "count"),))],
+            [count(source("in"), "counts")],
+            "column 'count' of store 'counts' was computed by max and would be by count",
+        ),
+        (
+            [replace(JOINED, before_ms=5)],
+            [replace(JOINED, before_ms=6)],
+            "store 'both-left' has rows by string that match 5 ms before and 0 ms after,"
+            " and would have rows by string that match 6 ms before and 0 ms after",
+        ),
+        (
+            [replace(FOREIGN, foreign_key=("value",))],
+            [replace(FOREIGN, foreign_key=("other",))],
+            "store 'both-subscriptions' has rows by value (int64), key string,"
+            " and would have rows by other (int64), key string",
         ),
     ],
 )
