@@ -11,5 +11,6 @@ guard.py                who may ask: pages of other sites in a browser may not; 
 basic_auth.py           users and passwords: rest.extension.classes
 application.py          all of it as one ASGI application
 listeners.py            the worker's properties that say where the server listens
+handshakes.py           TLS handshakes of encrypted listeners, which are limited
 server.py               listens, and answers in a thread of its own
 """

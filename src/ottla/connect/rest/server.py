@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from ssl import SSLContext
 from threading import Thread
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 
@@ -15,6 +15,7 @@ from ottla.connect.plugins.installed import InstalledPlugins
 from ottla.connect.rest.application import Application
 from ottla.connect.rest.connector_plugins import PluginEndpoints
 from ottla.connect.rest.connectors import ConnectorEndpoints
+from ottla.connect.rest.handshakes import TlsListener
 from ottla.connect.rest.listeners import Listener, RestOptions
 from ottla.connect.rest.metrics import MetricsEndpoint
 from ottla.connect.rest.routing import Resource
@@ -23,6 +24,22 @@ from ottla.connect.worker.herder import Herder
 
 _BACKLOG: Final = 128
 _SHUTDOWN_S: Final = 2
+
+
+class TlsServer(uvicorn.Server):
+    """uvicorn behind listeners that limit TLS handshakes."""
+
+    def __init__(self, config: uvicorn.Config, tls: SSLContext) -> None:
+        super().__init__(config)
+        self._tls = tls
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup([])
+        listeners: list[Any] = [TlsListener(each, self._make_connection, self._tls) for each in sockets or ()]
+        self.servers += listeners
+
+    def _make_connection(self) -> BoundedConnection:
+        return BoundedConnection(self.config, self.server_state, self.lifespan.state)
 
 
 class RestServer:
@@ -123,9 +140,7 @@ class RestServer:
             limit_concurrency=CONNECTIONS_MAX,  # above it 503, so that a flood of requests takes bounded memory
             timeout_graceful_shutdown=_SHUTDOWN_S,
         )
-        config.load()
-        config.ssl = tls  # uvicorn makes one of files only
-        server = uvicorn.Server(config)
+        server = uvicorn.Server(config) if tls is None else TlsServer(config, tls)
         thread = Thread(target=lambda: server.run(sockets), name="rest", daemon=True)
         self._servers.append(server)
         self._threads.append(thread)

@@ -15,6 +15,7 @@ from ottla.cli.command_error import CommandError
 from ottla.cli.connect.asking import ask
 from ottla.client.http_connections import CONNECTIONS_MAX
 from ottla.connect.errors import BadConfig
+from ottla.connect.rest.handshakes import HANDSHAKES_MAX, TlsListener
 from ottla.connect.rest.listeners import read_rest_options
 from ottla.security.certificates import Issued, issue, make_authority
 from tests.patience import PATIENCE_S
@@ -172,3 +173,45 @@ def test_connections_without_a_request_keep_nobody_out(tmp_path: Path) -> None:
             crowd.enter_context(socket.create_connection(("127.0.0.1", client.port), PATIENCE_S))
         login = b64encode(b"ottla:hush:hush").decode()
         assert client.send("GET", "/connectors", Authorization=f"Basic {login}")[0] == 200
+
+
+def listen_with_time(time_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long encrypted listeners that are made from now on wait for a handshake."""
+    monkeypatch.setattr(TlsListener.__init__, "__defaults__", (time_s,))
+
+
+@pytest.mark.parametrize("said", [b"", b"\x16\x03\x01"])
+def test_handshakes_that_do_not_end_keep_nobody_out(
+    authority: Issued, store: Path, said: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one address the oldest are given up for new ones. Another address does not lose its handshake."""
+    listen_with_time(2 * PATIENCE_S, monkeypatch)
+    properties = {"listeners": "https://127.0.0.1:0", "listeners.https.ssl.keystore.location": str(store)}
+    trusting = ssl.create_default_context(cadata=authority.certificate)
+    with serve(properties) as client, ExitStack() as crowd:
+
+        def come(address: str) -> socket.socket:
+            made = socket.create_connection(("127.0.0.1", client.port), PATIENCE_S, (address, 0))
+            crowd.enter_context(made).sendall(said)
+            return made
+
+        other, *strangers = [come("127.0.0.2"), *(come("127.0.0.1") for _ in range(HANDSHAKES_MAX + 10))]
+        assert get(client.port, trusting) == 200
+        for each in strangers[:10]:
+            assert is_closed(each)
+        if not said:
+            crowd.enter_context(trusting.wrap_socket(other, server_hostname="localhost"))
+
+
+def is_closed(stranger: socket.socket) -> bool:
+    try:
+        return stranger.recv(100) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_a_handshake_has_to_end_in_time(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listen_with_time(0.05, monkeypatch)
+    properties = {"listeners": "https://127.0.0.1:0", "listeners.https.ssl.keystore.location": str(store)}
+    with serve(properties) as client, socket.create_connection(("127.0.0.1", client.port), PATIENCE_S) as stranger:
+        assert is_closed(stranger)
