@@ -76,12 +76,12 @@ class Reading:
     def ranges(self) -> dict[TopicPartition, tuple[int, int]]:
         """The first offset and the offset after the last, of every partition, as of now."""
         with closing(Client(self._settings)) as client:
-            return self._ranges(client)
+            return self._find_ranges(client)
 
     def batches(self) -> "Iterator[pyarrow.RecordBatch]":
         """Arrow batches of up to 32,768 rows, one partition after the other."""
         with closing(Client(self._settings)) as client:
-            for (topic, partition), (start, end) in self._ranges(client).items():
+            for (topic, partition), (start, end) in self._find_ranges(client).items():
                 raw = fetch(client, topic, partition, start, end, isolation=self._isolation)
                 yield from decode(raw, topic, partition, start, end, self.schema.names)
 
@@ -93,7 +93,7 @@ class Reading:
     def to_pandas(self) -> "pandas.DataFrame":
         return self.to_arrow().to_pandas()
 
-    def _ranges(self, client: Client) -> dict[TopicPartition, tuple[int, int]]:
+    def _find_ranges(self, client: Client) -> dict[TopicPartition, tuple[int, int]]:
         counts = client.count_partitions(self._topics)
         partitions = [TopicPartition(name, index) for name, count in counts.items() for index in range(count)]
         found = client.list_offsets(dict.fromkeys(partitions, LATEST), self._isolation)

@@ -42,15 +42,15 @@ class Boundary(NamedTuple):
         unknown = [str(where) for where in sorted(self.each) if where not in set(wanted)]
         if missing:
             raise OptionError(
-                f"{self.option}: every partition that is read must be named; missing: {_few(missing)}"
+                f"{self.option}: every partition that is read must be named; missing: {_shorten(missing)}"
                 + ("" if self.by_time else " (-2 is the earliest offset, -1 the latest)")
             )
         if unknown:
-            raise OptionError(f"{self.option}: {_few(unknown)} is not among the partitions that are read")
+            raise OptionError(f"{self.option}: {_shorten(unknown)} is not among the partitions that are read")
         return {where: self.each[where] for where in wanted}
 
 
-def _few(names: list[str]) -> str:
+def _shorten(names: list[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
@@ -103,7 +103,7 @@ def offsets_from_json(checkpoint: Mapping[str, Mapping[str, int]]) -> Offsets:
 def parse_numbers(option: str, text: str, example: str, least: int) -> Offsets:
     """JSON with a number for each partition. Raises OptionError for anything else."""
     found: Offsets = {}
-    for topic, partitions in _json_object(option, text, example).items():
+    for topic, partitions in _parse_json_object(option, text, example).items():
         if not isinstance(partitions, dict):
             raise OptionError(f"{option}: {topic!r} needs an object of partitions, as in {example}")
         for partition, number in partitions.items():
@@ -118,7 +118,7 @@ def parse_numbers(option: str, text: str, example: str, least: int) -> Offsets:
 def parse_assignment(option: str, text: str) -> tuple[TopicPartition, ...]:
     example = '{"orders": [0, 1]}'
     found: list[TopicPartition] = []
-    for topic, partitions in _json_object(option, text, example).items():
+    for topic, partitions in _parse_json_object(option, text, example).items():
         if not isinstance(partitions, list) or not partitions:
             raise OptionError(f"{option}: {topic!r} needs a list of partitions, as in {example}")
         for partition in partitions:
@@ -128,7 +128,7 @@ def parse_assignment(option: str, text: str) -> tuple[TopicPartition, ...]:
     return tuple(sorted(set(found)))
 
 
-def _json_object(option: str, text: str, example: str) -> dict[str, Any]:
+def _parse_json_object(option: str, text: str, example: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

@@ -46,7 +46,7 @@ class ColumnOptions(NamedTuple):
 def parse_column_options(options: Mapping[str, str]) -> ColumnOptions:
     """Raises OptionError for the first invalid option."""
     given = Given(options, READ_OPTIONS)
-    registry = _registry(given)
+    registry = _parse_registry(given)
     selection = parse_selection(given)
     formats = tuple(form for column in DECODABLE if (form := _format(given, column, registry, selection)) is not None)
     if registry is not None and not any(form.name != "string" for form in formats):
@@ -58,7 +58,7 @@ def parse_column_options(options: Mapping[str, str]) -> ColumnOptions:
         tuple(name.strip() for name in (given.text("columns") or "").split(",") if name.strip()),
         given.truth("includeHeaders", False),
         formats,
-        *_bad_records(given, formats, selection),
+        *_parse_bad_records(given, formats, selection),
         expand,
         registry,
     )
@@ -81,11 +81,11 @@ def _format(given: Given, column: str, registry: Mapping[str, str] | None, selec
         if name != "json" or registry is not None:
             raise OptionError(f"{column}Schema: only the schema of json without a registry can be inferred")
         schema = INFER
-    subject = _subject(given, column, selection) if registry is not None and has_schema and schema is None else ""
+    subject = _parse_subject(given, column, selection) if registry is not None and has_schema and schema is None else ""
     return ColumnFormat(column, name, schema, message, subject)
 
 
-def _subject(given: Given, column: str, selection: Selection) -> str:
+def _parse_subject(given: Given, column: str, selection: Selection) -> str:
     """The option, or `<topic>-<column>` as the registry's own clients name it."""
     option = f"{column}Subject"
     if (text := (given.text(option) or "").strip()) or given.has(option):
@@ -98,7 +98,7 @@ def _subject(given: Given, column: str, selection: Selection) -> str:
     return f"{topics[0]}-{column}"
 
 
-def _registry(given: Given) -> Mapping[str, str] | None:
+def _parse_registry(given: Given) -> Mapping[str, str] | None:
     if not given.has("schemaRegistry"):
         for option in REGISTRY_OPTIONS:
             if given.has(option):
@@ -115,7 +115,7 @@ def _registry(given: Given) -> Mapping[str, str] | None:
     return found
 
 
-def _bad_records(given: Given, formats: tuple[ColumnFormat, ...], selection: Selection) -> tuple[str, str | None]:
+def _parse_bad_records(given: Given, formats: tuple[ColumnFormat, ...], selection: Selection) -> tuple[str, str | None]:
     bad = given.choice("badRecords", ON_BAD, FAIL)
     topic = given.text("deadLetterTopic")
     if bad != FAIL and not formats:

@@ -31,15 +31,15 @@ def choose_formats(
 
     Raises OptionError if a schema is missing or invalid.
     """
-    registry = _registry(options)
+    registry = _make_registry(options)
     found = {}
     for form in options.formats:
         try:
-            schema = _schema(form, sample)
+            schema = _find_schema(form, sample)
             if schema is None and form.name == "json" and registry is None:
                 schema = types.get(form.column)
             if schema is None and form.name != "string" and registry is None:
-                raise OptionError(_missing(form))
+                raise OptionError(_explain_missing(form))
             found[form.column] = choose_format(
                 form.name, schema=schema, message=form.message, registry=registry, subject=form.subject
             )
@@ -53,12 +53,12 @@ def choose_formats(
     return found
 
 
-def _missing(form: ColumnFormat) -> str:
+def _explain_missing(form: ColumnFormat) -> str:
     either = ", or 'infer' to take it from the newest records" if form.name == "json" else ""
     return f"{form.option('Schema')}: {form.name} needs a schema{either}, or a schemaRegistry"
 
 
-def _registry(options: ColumnOptions) -> Registry | None:
+def _make_registry(options: ColumnOptions) -> Registry | None:
     if options.registry is None:
         return None
     try:
@@ -67,14 +67,14 @@ def _registry(options: ColumnOptions) -> Registry | None:
         raise OptionError(f"schemaRegistry: {error}") from None
 
 
-def _schema(form: ColumnFormat, sample: Sample) -> "pyarrow.DataType | str | bytes | None":
+def _find_schema(form: ColumnFormat, sample: Sample) -> "pyarrow.DataType | str | bytes | None":
     if form.schema is None:
         return None
     if form.schema == INFER:
         return infer_type(sample(form.column))
     if not form.schema.startswith(FILE):
         return form.schema
-    content = _content(form.schema.removeprefix(FILE))
+    content = _read_content(form.schema.removeprefix(FILE))
     if form.name == "protobuf":
         return content
     try:
@@ -83,7 +83,7 @@ def _schema(form: ColumnFormat, sample: Sample) -> "pyarrow.DataType | str | byt
         raise ValueError(f"{form.schema.removeprefix(FILE)} is not a text file") from None
 
 
-def _content(path: str) -> bytes:
+def _read_content(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
             found = file.read(SCHEMA_BYTES_MAX + 1)

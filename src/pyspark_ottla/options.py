@@ -217,8 +217,8 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOp
     return ReadOptions(
         kafka,
         parse_selection(given),
-        _starting(given, streaming=streaming, grouped="group.id" in kafka),
-        _ending(given, streaming=streaming),
+        _parse_starting(given, streaming=streaming, grouped="group.id" in kafka),
+        _parse_ending(given, streaming=streaming),
         strategy == "latest",
         given.truth("failOnDataLoss", True),
         ISOLATIONS[isolation],
@@ -252,7 +252,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         (given.text("ledgerTopic") or topic or "").strip() or None,
         given.truth("deterministic", False),
         given.truth("withoutLedger", False),
-        _size(kafka, "transaction.timeout.ms", TRANSACTION_MS),
+        _parse_size(kafka, "transaction.timeout.ms", TRANSACTION_MS),
     )
 
 
@@ -267,15 +267,15 @@ def parse_record_shape(kafka: Mapping[str, str]) -> RecordShape:
     level = kafka.get(f"compression.{codec}.level")
     return RecordShape(
         CODECS.index(codec),
-        None if level is None else _size(kafka, f"compression.{codec}.level", 0),
-        _size(kafka, "batch.size", BATCH_BYTES),
-        _size(kafka, "max.request.size", RECORD_BYTES_MAX),
+        None if level is None else _parse_size(kafka, f"compression.{codec}.level", 0),
+        _parse_size(kafka, "batch.size", BATCH_BYTES),
+        _parse_size(kafka, "max.request.size", RECORD_BYTES_MAX),
         ACKS[acks],
-        _size(kafka, "delivery.timeout.ms", 120_000) / 1000,
+        _parse_size(kafka, "delivery.timeout.ms", 120_000) / 1000,
     )
 
 
-def _size(kafka: Mapping[str, str], name: str, default: int) -> int:
+def _parse_size(kafka: Mapping[str, str], name: str, default: int) -> int:
     text = kafka.get(name, str(default)).strip()
     if not text.isdecimal() or int(text) >= 1 << 31:
         raise OptionError(f"kafka.{name}: {text!r} is not a number")
@@ -301,8 +301,8 @@ def parse_selection(given: Given) -> Selection:
     return Selection(topics=topics)
 
 
-def _starting(given: Given, *, streaming: bool, grouped: bool) -> Boundary:
-    if (by_time := _by_time(given, "startingTimestamp", "startingOffsetsByTimestamp")) is not None:
+def _parse_starting(given: Given, *, streaming: bool, grouped: bool) -> Boundary:
+    if (by_time := _parse_time(given, "startingTimestamp", "startingOffsetsByTimestamp")) is not None:
         return by_time
     option = "startingOffsets"
     text = (given.text(option) or ("latest" if streaming else "earliest")).strip()
@@ -321,12 +321,12 @@ def _starting(given: Given, *, streaming: bool, grouped: bool) -> Boundary:
     return Boundary(option, each=each)
 
 
-def _ending(given: Given, *, streaming: bool) -> Boundary:
+def _parse_ending(given: Given, *, streaming: bool) -> Boundary:
     if streaming:
         for option in ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"):
             if given.has(option):
                 raise OptionError(f"{option}: a streaming query has no end")
-    if (by_time := _by_time(given, "endingTimestamp", "endingOffsetsByTimestamp")) is not None:
+    if (by_time := _parse_time(given, "endingTimestamp", "endingOffsetsByTimestamp")) is not None:
         return by_time
     option = "endingOffsets"
     text = (given.text(option) or "latest").strip()
@@ -340,7 +340,7 @@ def _ending(given: Given, *, streaming: bool) -> Boundary:
     return Boundary(option, each=each)
 
 
-def _by_time(given: Given, everywhere: str, each: str) -> Boundary | None:
+def _parse_time(given: Given, everywhere: str, each: str) -> Boundary | None:
     """As in Spark's own connector: one timestamp for all partitions wins over one for each, and both over offsets."""
     if (text := given.text(everywhere)) is not None:
         if not text.strip().isdecimal() or int(text) >= 1 << 63:

@@ -30,11 +30,11 @@ def pack_rows(client: Client, options: WriteOptions, rows: "Iterator[RecordBatch
     freeze_loaded_modules()
     try:
         for each in rows:
-            yield from _parcels(encoder.add(each))
-        yield from _parcels(encoder.flush())
+            yield from _make_parcels(encoder.add(each))
+        yield from _make_parcels(encoder.flush())
     except KafkaError as error:
         drain(rows)
-        yield _parcel([0], [0], [0], [None], [None], explain_write_error(error, options.timeout_ms))
+        yield _make_parcel([0], [0], [0], [None], [None], explain_write_error(error, options.timeout_ms))
 
 
 def write_parcels(
@@ -47,16 +47,16 @@ def write_parcels(
     count = 0
     with open_sender(client, options, producer) as sending:
         for lot in parcels:
-            for encoded in _unpacked(lot, options):
+            for encoded in _unpack(lot, options):
                 count += encoded.count
                 sending.send(encoded)
     return count
 
 
-def _parcels(batches: "Iterator[EncodedBatch]") -> "Iterator[RecordBatch]":
+def _make_parcels(batches: "Iterator[EncodedBatch]") -> "Iterator[RecordBatch]":
     found = list(batches)
     if found:
-        yield _parcel(
+        yield _make_parcel(
             [each.partition for each in found],
             [each.count for each in found],
             [each.timestamp for each in found],
@@ -65,7 +65,7 @@ def _parcels(batches: "Iterator[EncodedBatch]") -> "Iterator[RecordBatch]":
         )
 
 
-def _parcel(
+def _make_parcel(
     partitions: list[int],
     counts: list[int],
     times: list[int],
@@ -87,7 +87,7 @@ def _parcel(
     )
 
 
-def _unpacked(lot: "RecordBatch", options: WriteOptions) -> "Iterator[EncodedBatch]":
+def _unpack(lot: "RecordBatch", options: WriteOptions) -> "Iterator[EncodedBatch]":
     from ottla.client.sending import EncodedBatch
 
     assert options.topic is not None

@@ -43,11 +43,11 @@ def divide_ranges(ranges: list[OffsetRange], min_partitions: int | None, max_rec
     """One range per task: none longer than `max_records`, and at least `min_partitions` if there are enough offsets."""
     parts = [-(-each.size // max_records) if max_records is not None else 1 for each in ranges]
     if min_partitions is not None and sum(parts) < min_partitions:
-        parts = _enough_parts(ranges, parts, min_partitions)
+        parts = _divide_enough(ranges, parts, min_partitions)
     return [piece for each, count in zip(ranges, parts, strict=True) for piece in _split(each, count)]
 
 
-def _enough_parts(ranges: list[OffsetRange], parts: list[int], wanted: int) -> list[int]:
+def _divide_enough(ranges: list[OffsetRange], parts: list[int], wanted: int) -> list[int]:
     """Give each range parts in proportion to its size, then split the largest parts until there are enough."""
     total = sum(each.size for each in ranges)
     found = [max(count, min(each.size, each.size * wanted // total)) for each, count in zip(ranges, parts, strict=True)]

@@ -36,16 +36,16 @@ class RowMaker:
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if not self._shape.formats:
             return batches
-        return self._decoded(batches)
+        return self._decode(batches)
 
-    def _decoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _decode(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
             for batch in batches:
                 good, reasons, bad = decode_columns(batch, self._shape.formats, self._shape.bad_records)
                 if bad is not None:
                     self._send(bad)
                 if good.num_rows:
-                    yield self._arranged(good, reasons)
+                    yield self._arrange(good, reasons)
         finally:
             if self._dead_letters is not None:
                 self._dead_letters.close()
@@ -56,7 +56,7 @@ class RowMaker:
             self._dead_letters = DeadLetters(self._kafka, self._shape.dead_letter_topic)
         self._dead_letters.send(bad)
 
-    def _arranged(self, good: pa.RecordBatch, reasons: Mapping[int, str]) -> pa.RecordBatch:
+    def _arrange(self, good: pa.RecordBatch, reasons: Mapping[int, str]) -> pa.RecordBatch:
         found: dict[Origin, pa.Array] = {Origin(name): good.column(name) for name in good.schema.names}
         if self._shape.bad_records == NULL:
             found[Origin(ERROR)] = _report(reasons, good.num_rows)

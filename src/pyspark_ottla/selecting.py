@@ -17,9 +17,9 @@ def select_partitions(selection: Selection, client: Client) -> list[TopicPartiti
         except ValueError as error:
             raise OptionError(f"subscribePattern: {error}") from None
         counts.pop(selection.without, None)
-        return _all(counts)
+        return _list_all(counts)
     if selection.topics:
-        return _all(client.count_partitions(selection.topics))
+        return _list_all(client.count_partitions(selection.topics))
     counts = client.count_partitions({where.topic for where in selection.assigned})
     for where in selection.assigned:
         if where.partition >= counts[where.topic]:
@@ -28,7 +28,7 @@ def select_partitions(selection: Selection, client: Client) -> list[TopicPartiti
     return list(selection.assigned)
 
 
-def _all(counts: dict[str, int]) -> list[TopicPartition]:
+def _list_all(counts: dict[str, int]) -> list[TopicPartition]:
     return [TopicPartition(topic, partition) for topic in sorted(counts) for partition in range(counts[topic])]
 
 

@@ -64,12 +64,12 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: "Checkpoint", limit: ReadLimit) -> dict[str, dict[str, int]]:
         """Where the next batch may end. Spark asks when the batch that ends at `start` is done, and also when there is
         no next one, so this is where the group gets its offsets."""
-        self._latest = self._now()
+        self._latest = self._find_ends()
         self._commit_to_group(offsets_from_json(start))
         begin = self._begin(offsets_from_json(start), self._latest)
         end = self._target if self._target is not None else self._latest
         end = {where: max(end.get(where, 0), begin[where]) for where in begin}
-        if self._target is None and self._waits(begin, end, limit):
+        if self._target is None and self._must_wait(begin, end, limit):
             return offsets_to_json(offsets_from_json(start))
         if isinstance(limit, ReadMaxRows):
             end = limit_offsets(begin, end, limit.max_rows)
@@ -83,13 +83,13 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._now()
+        self._target = self._find_ends()
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
         """Spark shows it in the query's progress, so that its lag can be seen."""
         return offsets_to_json(self._latest) if self._latest else None
 
-    def _now(self) -> Offsets:
+    def _find_ends(self) -> Offsets:
         partitions = select_partitions(self._options.selection, self._client)
         return self._ask(partitions, LATEST)
 
@@ -111,9 +111,9 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 what = f"{where}: the query has read up to offset {offset}, and now it ends at {known[where]}"
                 report_loss(what, fail)
                 begin[where] = known[where]
-        return {**begin, **self._beginning([where for where in known if where not in start])}
+        return {**begin, **self._find_beginning([where for where in known if where not in start])}
 
-    def _beginning(self, new: list[TopicPartition]) -> Offsets:
+    def _find_beginning(self, new: list[TopicPartition]) -> Offsets:
         found = self._ask(new, EARLIEST)
         for where, offset in found.items():
             if offset > 0:
@@ -121,7 +121,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 report_loss(what, self._options.fail_on_data_loss)
         return found
 
-    def _waits(self, begin: Offsets, end: Offsets, limit: ReadLimit) -> bool:
+    def _must_wait(self, begin: Offsets, end: Offsets, limit: ReadLimit) -> bool:
         """Whether the batch is smaller than minOffsetsPerTrigger and may wait. The first batch does not wait."""
         least = self._options.min_offsets
         if least is None or isinstance(limit, ReadAllAvailable):
@@ -138,7 +138,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options = self._options
         until = offsets_from_json(end)
         begin = offsets_from_json(start)
-        begin.update(self._beginning([where for where in sorted(until) if where not in begin]))
+        begin.update(self._find_beginning([where for where in sorted(until) if where not in begin]))
         for where in until:
             if until[where] < begin[where]:
                 what = f"{where}: the query has read up to offset {begin[where]}, and this batch ends at {until[where]}"

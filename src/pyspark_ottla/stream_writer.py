@@ -64,7 +64,7 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):
         rows = skip_to_first_row(iterator)
         if rows is None:
             return None
-        ledger = self._ledger(client, query_id)
+        ledger = self._make_ledger(client, query_id)
         producer = None
         try:
             producer = ledger.begin(batch_id, task)
@@ -97,7 +97,7 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):
         if not written:
             return
         client = get_shared_client(self._options.kafka)
-        ledger = self._ledger(client, written[0].query_id)
+        ledger = self._make_ledger(client, written[0].query_id)
         tasks = [message.task for message in written if message.task is not None]
         try:
             (ledger.commit if commit else ledger.abort)(batch_id, tasks)
@@ -108,7 +108,7 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):
             client.close()
             raise self._explain_failure(batch_id, error) from None
 
-    def _ledger(self, client: Client, query_id: str) -> TaskLedger:
+    def _make_ledger(self, client: Client, query_id: str) -> TaskLedger:
         options = self._options
         assert options.ledger_topic is not None
         return TaskLedger(

@@ -99,11 +99,11 @@ def skip_to_first_row(rows: "Iterator[RecordBatch]") -> "Iterator[RecordBatch] |
     """The rows, or None if there are none, so that an empty task opens no transaction."""
     for first in rows:
         if first.num_rows:
-            return _chained(first, rows)
+            return _chain(first, rows)
     return None
 
 
-def _chained(first: "RecordBatch", rest: "Iterator[RecordBatch]") -> "Iterator[RecordBatch]":
+def _chain(first: "RecordBatch", rest: "Iterator[RecordBatch]") -> "Iterator[RecordBatch]":
     yield first
     yield from rest
 

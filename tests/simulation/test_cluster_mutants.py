@@ -52,7 +52,7 @@ MUTANTS: dict[str, tuple[Any, str, Replacement, int]] = {
     "keeps records that the leader does not have": (fetcher, "judge", keep_what_diverges, 10),
     "shows consumers what is not committed": (Partition, "read", serve_everything, 35),
     "sends a lost compare-and-set again as it was": (SharedLog, "append", send_again, 0),
-    "appends without the alive check": (SharedLog, "_membership_operations", without_alive_check, 0),
+    "appends without the alive check": (SharedLog, "_list_membership_operations", without_alive_check, 0),
 }
 """Where the bug is, and the first seed: rare coincidences are not far from there. Other bugs of elections are found by
 the simulation of the metadata, of the metadata log by that of the store; `test_scripts` has two of ISRs."""

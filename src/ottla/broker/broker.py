@@ -172,7 +172,7 @@ class Broker:
         config = apply_run_time_settings(self._config, image)
         warn_if_min_isr_is_another(self._config, config)
         replication = Replication(config, self._disk, self._directories, self._clock, self._random, self._offload)
-        replication.failures.on_failure = self._directory_failed
+        replication.failures.on_failure = self._handle_directory_failure
         progress = RecoveryProgress(self._clock)
         authorizer = self._build_authorizer(config, metadata)
         metadata.on_change(self._follow_settings)
@@ -373,7 +373,7 @@ class Broker:
             logger.error("%s; its partitions are offline", error)
             return DataDirectory.out_of_service(self._disk, path, str(error))
 
-    def _directory_failed(self, directory: DataDirectory) -> None:
+    def _handle_directory_failure(self, directory: DataDirectory) -> None:
         if directory is self._directories[0]:
             self._fail(f"{directory.path} holds the metadata and failed: {directory.failure}")
 

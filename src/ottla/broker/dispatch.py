@@ -130,7 +130,7 @@ class Dispatch:
         try:
             response = route.handle(self._node, call)
         except Exception as error:
-            response = self._refusal(route, call, error)
+            response = self._make_refusal(route, call, error)
         if response.__class__ is CoroutineType:
             return self._await_response(route, call, OwnedCoroutine(response), stopwatch() - call.started_s)
         if isinstance(response, Future):
@@ -144,7 +144,7 @@ class Dispatch:
         try:
             result = await response.coroutine
         except Exception as error:
-            result = self._refusal(route, call, error)
+            result = self._make_refusal(route, call, error)
         if isinstance(result, Future):
             return self._encode_later(route, call, result, waited)
         return self._encode(route, call, result, waited)
@@ -160,7 +160,7 @@ class Dispatch:
             except CloseConnection as error:
                 answer.set_exception(error)
             except Exception as error:
-                answer.set_result(self._encode(route, call, self._refusal(route, call, error), waited))
+                answer.set_result(self._encode(route, call, self._make_refusal(route, call, error), waited))
 
         response.add_done_callback(done)
         return answer
@@ -189,7 +189,7 @@ class Dispatch:
         written = route.write(response, header)
         return written if isinstance(written, list) else [written]
 
-    def _refusal(self, route: Route, call: Call[Any], error: Exception) -> Any:
+    def _make_refusal(self, route: Route, call: Call[Any], error: Exception) -> Any:
         if isinstance(error, CloseConnection):
             raise error
         if isinstance(error, KafkaError):

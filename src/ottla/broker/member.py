@@ -274,7 +274,7 @@ class Member:
         )
         while True:
             known = next((each.identity.cluster_id for each in self._directories if each.identity), None)
-            cluster_id = known or self._metadata.image.cluster_id or self._new_cluster_id()
+            cluster_id = known or self._metadata.image.cluster_id or self._make_cluster_id()
             self._out_of_cluster.clear()
             try:
                 self.broker_epoch = await self._membership.register(self._metadata, registration, cluster_id)
@@ -325,7 +325,7 @@ class Member:
                 except OSError as error:  # a kill would count as a loss of records then
                     logger.warning("%s: the mark of this run is not written: %s", directory.path, error)
 
-    def _new_cluster_id(self) -> str:
+    def _make_cluster_id(self) -> str:
         return urlsafe_b64encode(self._doors.random.randbytes(16)).decode().rstrip("=")
 
     async def _unfence(self) -> None:
@@ -381,7 +381,7 @@ class Member:
 
     def jobs(self) -> list[Job]:
         return [
-            Job("removal of lagging followers from ISRs", self._lag_check_s, self._find_lagging),
+            Job("removal of lagging followers from ISRs", self._find_lag_check_s, self._find_lagging),
             Job("flush of new logs", NEW_LOGS_S, self._replication.upkeep.flush_new_logs),
             Job("following the metadata", RESTART_S, self._follow, 0.0),
             Job("the controller", RESTART_S, self._controller.run, 0.0),
@@ -396,7 +396,7 @@ class Member:
         if self._login is not None:
             await self._doors.offload(self._login.reload)
 
-    def _lag_check_s(self) -> float:
+    def _find_lag_check_s(self) -> float:
         return self._settings().replica_lag_time_max_ms / 2000
 
     async def _find_lagging(self) -> None:

@@ -390,7 +390,7 @@ class Client:
         if connection is None:
             settings = self.settings
             connection = self._connections[node] = Connection(
-                *self._address(node),
+                *self._find_address(node),
                 settings.security,
                 self.random,
                 settings.request_timeout_s,
@@ -403,7 +403,7 @@ class Client:
     def connect_any(self) -> Connection:
         """The connection to any one broker. Each address is tried once; raises Unreachable if all fail."""
         trouble: Unreachable | None = None
-        for node in self._nodes_to_try():
+        for node in self._list_nodes_to_try():
             try:
                 return self.connect(node)
             except NotAuthenticated:
@@ -418,7 +418,7 @@ class Client:
         if connection is not None:
             connection.close()
 
-    def _address(self, node: int) -> tuple[str, int]:
+    def _find_address(self, node: int) -> tuple[str, int]:
         if node < 0:
             return self.settings.bootstrap[-1 - node]
         if node not in self._nodes:
@@ -428,7 +428,7 @@ class Client:
     def _ask_any(self, request: Request) -> Any:
         """Ask one broker after the other until one answers."""
         trouble: Unreachable | None = None
-        for node in self._nodes_to_try():
+        for node in self._list_nodes_to_try():
             try:
                 answer = self.connect(node).ask(request)
             except NotAuthenticated:
@@ -441,7 +441,7 @@ class Client:
                 return answer
         raise trouble or Unreachable("no address of a broker is known")
 
-    def _nodes_to_try(self) -> list[int]:
+    def _list_nodes_to_try(self) -> list[int]:
         """Connected brokers first, then the other known ones, then bootstrap.servers as -1, -2, ...
 
         Brokers that are doubted come last, the latest one at the end. A broker that is cut off from the rest of its

@@ -152,7 +152,7 @@ class _Reader:
             self._client.forget_topic(self._where.topic)
             self._wait(KafkaError(code, str(self._where)))
             return False
-        following = _after(result.records)
+        following = _find_end(result.records)
         if following <= self._position:
             self._handle_empty_answer(result)
             return False
@@ -264,7 +264,7 @@ class _Reader:
             yield records[begin:position]
 
 
-def _after(records: object) -> int:
+def _find_end(records: object) -> int:
     """The offset after the last whole batch; -1 if there is none. Reads only two fields of each batch, for speed."""
     if not isinstance(records, memoryview):
         return -1

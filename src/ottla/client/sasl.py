@@ -42,7 +42,7 @@ def authenticate(login: Login, nonce: str, exchange: Exchange) -> None:
         _bear_token(login, exchange)
     else:
         try:
-            _scram(login, nonce, exchange)
+            _authenticate_with_scram(login, nonce, exchange)
         except ValueError:
             raise SaslError("malformed SCRAM message") from None
 
@@ -60,7 +60,7 @@ def _bear_token(login: Login, exchange: Exchange) -> None:
         raise SaslError("the broker refused the token")
 
 
-def _scram(login: Login, nonce: str, exchange: Exchange) -> None:
+def _authenticate_with_scram(login: Login, nonce: str, exchange: Exchange) -> None:
     """RFC 5802. The broker's proof is checked too, so a broker that does not know the password is rejected."""
     algorithm = SCRAM_HASHES[login.mechanism]
     name = login.username.replace("=", "=3D").replace(",", "=2C")

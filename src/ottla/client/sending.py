@@ -159,7 +159,7 @@ class Sender:
         Raises KafkaError or Unreachable if an earlier batch cannot be delivered; the sender is unusable from then on.
         """
         self._refuse_after_failure()
-        lane = self._lane(TopicPartition(encoded.topic, encoded.partition))
+        lane = self._find_lane(TopicPartition(encoded.topic, encoded.partition))
         lane.waiting.append(self._seal(lane, encoded))
         self._waiting_bytes += len(encoded.data)
         if self._waiting_bytes >= self._request_bytes_max:
@@ -179,7 +179,7 @@ class Sender:
 
     # Lanes
 
-    def _lane(self, where: TopicPartition) -> _Lane:
+    def _find_lane(self, where: TopicPartition) -> _Lane:
         lane = self._lanes.get(where)
         if lane is None:
             if self._producer is None and self._has_sequences:
@@ -198,7 +198,7 @@ class Sender:
             codec=encoded.codec,
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
-            base_sequence=self._sequence(lane.records),
+            base_sequence=self._find_sequence(lane.records),
             transactional=producer.is_transactional,
             timestamp_max=encoded.timestamp_max,
         )
@@ -206,7 +206,7 @@ class Sender:
         lane.records += encoded.count
         return sealed
 
-    def _sequence(self, records_before: int) -> int:
+    def _find_sequence(self, records_before: int) -> int:
         return batch.sequence_after(0, records_before) if self._has_sequences else -1
 
     # Requests
@@ -362,7 +362,7 @@ class Sender:
                 codec=header.codec,
                 producer_id=header.producer_id,
                 producer_epoch=header.producer_epoch,
-                base_sequence=self._sequence(records_before),
+                base_sequence=self._find_sequence(records_before),
                 transactional=header.is_transactional,
             )
             for records_before, part in (

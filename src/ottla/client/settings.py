@@ -31,37 +31,37 @@ class ClientSettings(NamedTuple):
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> "ClientSettings":
         """Raises ValueError, with one line that names the setting, if one is not valid."""
-        request_ms = _milliseconds(settings, ("request.timeout.ms", "socket.timeout.ms"), 30_000)
-        pause_ms = _milliseconds(settings, ("retry.backoff.ms",), 100)
+        request_ms = _parse_milliseconds(settings, ("request.timeout.ms", "socket.timeout.ms"), 30_000)
+        pause_ms = _parse_milliseconds(settings, ("retry.backoff.ms",), 100)
         return cls(
-            _bootstrap(settings),
+            _parse_bootstrap(settings),
             Security.of(settings),
             settings.get("client.id", CLIENT_ID),
             request_ms / 1000,
-            _milliseconds(settings, ("socket.connection.setup.timeout.ms",), request_ms) / 1000,
-            _milliseconds(settings, ("default.api.timeout.ms",), 60_000) / 1000,
+            _parse_milliseconds(settings, ("socket.connection.setup.timeout.ms",), request_ms) / 1000,
+            _parse_milliseconds(settings, ("default.api.timeout.ms",), 60_000) / 1000,
             pause_ms / 1000,
-            max(_milliseconds(settings, ("retry.backoff.max.ms",), 1000), pause_ms) / 1000,
-            _truth(settings, "check.crcs", True),
+            max(_parse_milliseconds(settings, ("retry.backoff.max.ms",), 1000), pause_ms) / 1000,
+            _parse_boolean(settings, "check.crcs", True),
         )
 
 
-def _bootstrap(settings: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
+def _parse_bootstrap(settings: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
     text = next((settings[name] for name in _BOOTSTRAP if settings.get(name)), "")
-    addresses = tuple(_address(part.strip()) for part in text.split(",") if part.strip())
+    addresses = tuple(_parse_address(part.strip()) for part in text.split(",") if part.strip())
     if not addresses:
         raise ValueError("bootstrap.servers: no broker is named; give host:port, or several separated by commas")
     return addresses
 
 
-def _address(text: str) -> tuple[str, int]:
+def _parse_address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition("://")[2].rpartition(":")
     if not colon or not host or not port.isdecimal() or not 0 < int(port) <= _PORT_MAX:
         raise ValueError(f"bootstrap.servers: {text!r} is not host:port")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-def _milliseconds(settings: Mapping[str, str], names: tuple[str, ...], default: int) -> int:
+def _parse_milliseconds(settings: Mapping[str, str], names: tuple[str, ...], default: int) -> int:
     for name in names:
         if name in settings:
             text = str(settings[name]).strip()
@@ -71,7 +71,7 @@ def _milliseconds(settings: Mapping[str, str], names: tuple[str, ...], default: 
     return default
 
 
-def _truth(settings: Mapping[str, str], name: str, default: bool) -> bool:
+def _parse_boolean(settings: Mapping[str, str], name: str, default: bool) -> bool:
     text = str(settings.get(name, default)).strip().lower()
     if text not in ("true", "false"):
         raise ValueError(f"{name}: {text!r} is neither true nor false")

@@ -47,10 +47,10 @@ def list_transactional_ids(client: Client, prefix: str, *, only_open: bool = Fal
 def transaction_states(client: Client, names: Iterable[str]) -> dict[str, TransactionState]:
     """The states of these transactional ids. An id that its coordinator does not know is left out."""
     wanted = list(dict.fromkeys(names))
-    return client.retry(lambda: _described(client, wanted))
+    return client.retry(lambda: _describe(client, wanted))
 
 
-def _described(client: Client, names: list[str]) -> dict[str, TransactionState]:
+def _describe(client: Client, names: list[str]) -> dict[str, TransactionState]:
     by_coordinator: dict[int, list[str]] = {}
     for name in names:
         by_coordinator.setdefault(client.find_coordinator("transaction", name), []).append(name)

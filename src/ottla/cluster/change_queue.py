@@ -114,7 +114,7 @@ class ChangeQueue:
             self._pending.append(pending)
         if self._task is None:
             self._task = loop.create_task(self._run(), name="changes of the metadata")
-        timer = None if timeout_s is None else loop.call_later(timeout_s, self._time_out, pending, timeout_s)
+        timer = None if timeout_s is None else loop.call_later(timeout_s, self._give_up, pending, timeout_s)
         try:
             result: R = await pending.future
             return result
@@ -129,7 +129,7 @@ class ChangeQueue:
             self._task.cancel()
         self._refuse_all(KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the broker stops"))
 
-    def _time_out(self, pending: _Pending, timeout_s: float) -> None:
+    def _give_up(self, pending: _Pending, timeout_s: float) -> None:
         if pending.future.done():
             return
         reason = f": {self._obstacle}" if self._obstacle else ""

@@ -340,14 +340,14 @@ def encode(changes: Iterable[Change]) -> bytes:
 
 def encode_plain(changes: Iterable[Change]) -> bytes:
     """The canonical encoding, never compressed."""
-    return _dump([_members(change) for change in changes])
+    return _dump([_encode_members(change) for change in changes])
 
 
 def encode_change(change: Change) -> bytes:
-    return _dump(_members(change))
+    return _dump(_encode_members(change))
 
 
-def _members(change: Change) -> dict[str, Any]:
+def _encode_members(change: Change) -> dict[str, Any]:
     members: dict[str, Any] = {"kind": type(change).__name__}
     for name, field in _FIELDS[type(change)].items():
         value = getattr(change, name)

@@ -85,7 +85,7 @@ class StoreConnection:
 
         def hear(state: SessionState) -> None:
             if opened and opened[0] is self._session:
-                self._changed(state)
+                self._handle_change(state)
 
         session = await self._store.open(hear)
         if self._is_closed:
@@ -93,9 +93,9 @@ class StoreConnection:
             return
         opened.append(session)
         self._session = session
-        self._changed(session.state)
+        self._handle_change(session.state)
 
-    def _changed(self, state: SessionState) -> None:
+    def _handle_change(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED and self._reopening is None and not self._is_closed:
             self._reopening = asyncio.get_running_loop().create_task(self._reopen(), name="new session of the store")
         for listener in list(self._listeners):

@@ -79,7 +79,7 @@ class Controller:
         self._served_epoch: int | None = None
         self._failures = 0
         self._cooling_until_s = float("-inf")
-        metadata.on_change(self._image_changed)
+        metadata.on_change(self._handle_image_change)
 
     @property
     def is_active(self) -> bool:
@@ -97,7 +97,7 @@ class Controller:
             except LogUnavailable:
                 self._must_look = True  # there is nobody to resign to
             except Exception as error:
-                await self._failed(error, loop.time())
+                await self._handle_failure(error, loop.time())
             await asyncio.sleep(PAUSE_S * (0.5 + self._random.random()))
             if not self._is_stopped:
                 await _wait(self._wake, POLL_S)
@@ -109,7 +109,7 @@ class Controller:
         self._is_stopped = True
         self._wake.set()
 
-    def _image_changed(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
+    def _handle_image_change(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
         if before.controller != after.controller:
             self._must_look = True
             self._wake.set()
@@ -159,12 +159,12 @@ class Controller:
         if not self._is_watching:
             self._is_watching = True
             try:
-                await self._membership.watch_alive(self._members_changed)
+                await self._membership.watch_alive(self._handle_member_change)
             except BaseException:
                 self._is_watching = False
                 raise
 
-    def _members_changed(self) -> None:
+    def _handle_member_change(self) -> None:
         self._is_watching = False
         self._must_look = True
         self._wake.set()
@@ -230,7 +230,7 @@ class Controller:
             logger.info("broker %d is no longer the controller", self._membership.broker_id)
             return 0
 
-    async def _failed(self, error: Exception, now_s: float) -> None:
+    async def _handle_failure(self, error: Exception, now_s: float) -> None:
         self._must_look = self._must_finish = self._must_elect = True
         is_known = isinstance(error, KafkaError)
         logger.warning("the controller's work failed: %s", error if is_known else repr(error), exc_info=not is_known)

@@ -36,7 +36,7 @@ def elect_leaders(
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no election type {election_type}")
     changes: list[Change] = []
     results: dict[TopicPartition, KafkaError | None] = {}
-    for where in _all_partitions(image) if partitions is None else dict.fromkeys(partitions):
+    for where in _list_partitions(image) if partitions is None else dict.fromkeys(partitions):
         try:
             change = _elect(image, election_type, where)
             if len(changes) == AT_ONCE_MAX:
@@ -62,7 +62,7 @@ def restore_preferred_leaders(image: Image, limit: int = AT_ONCE_MAX) -> Decisio
     return Decision(changes, len(changes))
 
 
-def _all_partitions(image: Image) -> Iterator[TopicPartition]:
+def _list_partitions(image: Image) -> Iterator[TopicPartition]:
     for topic in image.topics():
         for index in range(len(topic.partitions)):
             yield TopicPartition(topic.name, index)

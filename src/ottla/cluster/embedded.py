@@ -124,17 +124,17 @@ class EmbeddedLog:
         try:
             file = self._file or self._disk.open(path(self._directory, entry.version, LOG), create=True)
         except OSError as error:
-            raise _storage_error(f"the metadata could not be written: {error}") from error
+            raise _make_storage_error(f"the metadata could not be written: {error}") from error
         size = file.size
         try:
             file.append(batch)
         except OSError as error:
             self._take_back(file, size)
-            raise _storage_error(f"the metadata could not be written: {error}") from error
+            raise _make_storage_error(f"the metadata could not be written: {error}") from error
         self._file = file
         self._bytes_since_snapshot += len(batch)
         self._flush = self._offload(self._sync, file, created)
-        self._flush.add_done_callback(lambda flush: self._flushed(entry, flush))
+        self._flush.add_done_callback(lambda flush: self._handle_flush(entry, flush))
 
     def _take_back(self, file: File, size: int) -> None:
         """Remove a half-written entry: the next entry would come after it and be lost at recovery."""
@@ -148,7 +148,7 @@ class EmbeddedLog:
         if created:
             self._disk.fsync_directory(self._directory)
 
-    def _flushed(self, entry: Entry, flush: asyncio.Future[None]) -> None:
+    def _handle_flush(self, entry: Entry, flush: asyncio.Future[None]) -> None:
         self._flush = None
         error = "cancelled" if flush.cancelled() else flush.exception()
         if error is not None:
@@ -173,12 +173,12 @@ class EmbeddedLog:
         if self._flush is not None:
             await asyncio.wait([self._flush])
         if self._failure is not None:
-            raise _storage_error(f"the metadata log accepts no more entries: {self._failure}; restart the broker")
+            raise _make_storage_error(f"the metadata log accepts no more entries: {self._failure}; restart the broker")
 
     def _snapshot(self, image: Image) -> None:
         write_snapshot(self._disk, self._directory, image.version, image.snapshot(), self._clock.now_ms())
         remove_covered(self._disk, self._directory)
 
 
-def _storage_error(message: str) -> KafkaError:
+def _make_storage_error(message: str) -> KafkaError:
     return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)

@@ -95,7 +95,7 @@ def settle(before: PartitionImage, wanted: PartitionImage, electorate: Electorat
     usable = [member for member in replicas if member in electorate.serving and member not in wanted.offline]
     needed = min(rules.min_insync_replicas, len(replicas))
     isr = wanted.isr
-    elr = _eligible(replicas, isr, complete, needed)
+    elr = _find_eligible(replicas, isr, complete, needed)
     leader, recovering = _elect(wanted, isr, elr, usable, electorate, rules)
     if leader != NO_LEADER and leader not in isr:
         isr = (leader,)
@@ -115,7 +115,7 @@ def settle(before: PartitionImage, wanted: PartitionImage, electorate: Electorat
         leader,
         before.leader_epoch,
         before.partition_epoch,
-        _eligible(replicas, isr, complete, needed),
+        _find_eligible(replicas, isr, complete, needed),
         last_known_leader,
         recovering and len(isr) < 2,
         wanted.adding,
@@ -145,7 +145,7 @@ def raise_epochs(before: PartitionImage, after: PartitionImage) -> PartitionImag
     )
 
 
-def _eligible(
+def _find_eligible(
     replicas: tuple[int, ...], isr: tuple[int, ...], complete: tuple[int, ...], needed: int
 ) -> tuple[int, ...]:
     """The ELR. With enough replicas in sync it is empty: they commit records that nobody else has."""

@@ -57,7 +57,7 @@ class Membership:
         self._directories = sorted(directory.hex() for directory in directory_ids)
         self._connection = StoreConnection(store, random)
         self.log = SharedLog(self._connection, broker_id, random, offload)
-        self._connection.on_state(self._state_changed)
+        self._connection.on_state(self._handle_state_change)
 
     @property
     def is_connected(self) -> bool:
@@ -114,12 +114,12 @@ class Membership:
             _, names = await asyncio.gather(session.sync(), session.children(znodes.ALIVE))
         except StoreError as error:
             raise LogUnavailable(str(error)) from None
-        return _newest(names)
+        return _find_newest(names)
 
     async def watch_alive(self, watch: Callable[[], None]) -> dict[int, int]:
         """Like `alive`, possibly a little old. `watch` is called once, when a broker joins or leaves."""
         try:
-            return _newest(await self._connection.require().children(znodes.ALIVE, watch))
+            return _find_newest(await self._connection.require().children(znodes.ALIVE, watch))
         except StoreError as error:
             raise LogUnavailable(str(error)) from None
 
@@ -140,7 +140,7 @@ class Membership:
         """End as if killed: others see that this broker is gone when its session has timed out."""
         self._connection.abandon()
 
-    def _state_changed(self, state: SessionState) -> None:
+    def _handle_state_change(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
             logger.warning("broker %d: the session with the store has expired", self.broker_id)
             self.on_expired()
@@ -205,7 +205,7 @@ def _ignore() -> None:
     """Nobody wants to know."""
 
 
-def _newest(names: Sequence[str]) -> dict[int, int]:
+def _find_newest(names: Sequence[str]) -> dict[int, int]:
     """Broker ids with their newest epochs. A broker that restarted may have two nodes until the older one expires."""
     alive: dict[int, int] = {}
     for broker_id, epoch in sorted(znodes.list_alive(names)):

@@ -129,7 +129,7 @@ class MemoryStore:
     def expire(self, name: str) -> None:
         """End the sessions of a client at once, as if their time-out were over."""
         with self.lock:
-            for session in self._sessions_of(name):
+            for session in self._list_sessions(name):
                 self._end(session)
 
     # The side of the clients
@@ -165,13 +165,13 @@ class MemoryStore:
             self._end(session)
 
     def get(self, session: "MemorySession", path: str, watch: Watch | None) -> NodeData:
-        node = self._tree_of(session).get(path)
+        node = self._find_tree(session).get(path)
         if watch is not None:
             session.data_watches.setdefault(path, []).append(watch)
         return node
 
     def children(self, session: "MemorySession", path: str, watch: Watch | None) -> list[str]:
-        names = self._tree_of(session).children(path)
+        names = self._find_tree(session).children(path)
         if watch is not None:
             session.child_watches.setdefault(path, []).append(watch)
         return names
@@ -185,7 +185,7 @@ class MemoryStore:
     def sync(self, session: "MemorySession") -> None:
         self.catch_up(session.name)
 
-    def _tree_of(self, session: "MemorySession") -> Tree:
+    def _find_tree(self, session: "MemorySession") -> Tree:
         view = self._views.get(session.name)
         return self._tree if view is None else view.tree
 
@@ -198,7 +198,7 @@ class MemoryStore:
                 self._fire(name, effects)
 
     def _fire(self, name: str, effects: Sequence[Effect] | deque[Effect]) -> None:
-        for session in self._sessions_of(name):
+        for session in self._list_sessions(name):
             for effect in effects:
                 deleted_or_created = effect.created or effect.data is None
                 fired = session.data_watches.pop(effect.path, []) if not effect.created else []
@@ -223,11 +223,11 @@ class MemoryStore:
             owned = [Delete(path) for path in self._tree.owned_by(session.id)]
             self._publish(self._tree.execute(owned, session.id))
 
-    def _sessions_of(self, name: str) -> list["MemorySession"]:
+    def _list_sessions(self, name: str) -> list["MemorySession"]:
         return [session for session in self._sessions.values() if session.name == name]
 
     def _break(self, name: str) -> None:
-        for session in self._sessions_of(name):
+        for session in self._list_sessions(name):
             session.post(session.lose_connection)
 
 
@@ -309,7 +309,7 @@ class MemorySession:
         self._answers.append(lambda: deliver() if connection == self._connection else None)
         if self._is_on_loop():
             self._answers_until_s = max(self._answers_until_s, self._loop.time() + delay_s)
-            self._later(self._answers_until_s, self._answers)
+            self._run_later(self._answers_until_s, self._answers)
         else:
             self.post(self._deliver_oldest)
 
@@ -344,12 +344,12 @@ class MemorySession:
         if fate.is_applied:
             self._requests.append(lambda: self._serve(serve, future, fate))
             self._requests_until_s = max(self._requests_until_s, self._loop.time() + fate.request_s)
-            self._later(self._requests_until_s, self._requests)
+            self._run_later(self._requests_until_s, self._requests)
         if fate.is_lost:
             self._loop.call_later(fate.answer_s, self._lose_connection_of, self._connection)
         return await future
 
-    def _later(self, when_s: float, queue: deque[Callable[[], None]]) -> None:
+    def _run_later(self, when_s: float, queue: deque[Callable[[], None]]) -> None:
         """Run the oldest of a queue at a time. Timers of the same time may fire in any order, a queue keeps it."""
         if when_s <= self._loop.time():
             self._loop.call_soon(lambda: queue.popleft()(), context=self._context)

@@ -66,7 +66,7 @@ class Tree:
         try:
             for operation in operations:
                 self._check(operation)
-                if (effect := _effect(operation, session_id)) is not None:
+                if (effect := _find_effect(operation, session_id)) is not None:
                     before = self._nodes.get(effect.path)
                     kept = None if before is None else _Node(before.data, before.version, before.owner, before.children)
                     done.append((effect.path, kept))
@@ -137,7 +137,7 @@ def name_of(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _effect(operation: Operation, session_id: int) -> Effect | None:
+def _find_effect(operation: Operation, session_id: int) -> Effect | None:
     match operation:
         case Create(path, data, ephemeral):
             return Effect(path, data, session_id if ephemeral else 0, created=True)

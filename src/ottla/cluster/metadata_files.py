@@ -64,10 +64,10 @@ def recover(disk: Disk, directory: str, *, clean: bool = False) -> Recovered:
         if name.endswith(TEMPORARY):
             disk.unlink(f"{directory}/{name}")
     contents = Contents.of(disk, directory)
-    snapshot = newest_snapshot(disk, directory, contents.snapshots)
+    snapshot = read_newest_snapshot(disk, directory, contents.snapshots)
     head = base = 0 if snapshot is None else snapshot.version
     size = last = 0
-    for first in _segments_from(contents.segments, base + 1):
+    for first in _list_segments(contents.segments, base + 1):
         if first > head + 1:
             raise DamagedMetadata(f"{directory}: metadata entries {head + 1} to {first - 1} are missing")
         data = disk.read(path(directory, first, LOG))
@@ -96,11 +96,11 @@ def read_entries(disk: Disk, directory: str, after: int, head: int) -> list[Entr
     contents = Contents.of(disk, directory)
     entries: list[Entry] = []
     if after == 0 or not contents.segments or contents.segments[0] > after + 1:
-        snapshot = newest_snapshot(disk, directory, contents.snapshots)
+        snapshot = read_newest_snapshot(disk, directory, contents.snapshots)
         if snapshot is not None and snapshot.version > after:
             entries.append(snapshot)
             after = snapshot.version
-    for first in _segments_from(contents.segments, after + 1):
+    for first in _list_segments(contents.segments, after + 1):
         for entry in _read_entries(disk.read(path(directory, first, LOG)), first, head):
             if entry.version > after:
                 entries.append(entry)
@@ -120,7 +120,7 @@ def write_snapshot(disk: Disk, directory: str, version: int, changes: Sequence[C
     disk.replace(path(directory, version, CHECKPOINT), bytes(data))
 
 
-def newest_snapshot(disk: Disk, directory: str, versions: Sequence[int]) -> Entry | None:
+def read_newest_snapshot(disk: Disk, directory: str, versions: Sequence[int]) -> Entry | None:
     """The newest snapshot that can be read. An older one will do, because the log reaches back to it."""
     for version in reversed(versions):
         name = path(directory, version, CHECKPOINT)
@@ -144,7 +144,7 @@ def remove_covered(disk: Disk, directory: str) -> None:
             disk.unlink(path(directory, first, LOG))
 
 
-def _segments_from(segments: Sequence[int], version: int) -> Sequence[int]:
+def _list_segments(segments: Sequence[int], version: int) -> Sequence[int]:
     """The segments that may hold entries from `version` on."""
     start = sum(first <= version for first in segments)
     return segments[max(start - 1, 0) :]

@@ -26,7 +26,7 @@ def create_partitions(
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{added} new partitions; {PARTITIONS_MAX} are the limit")
     changes = [
         new_partition(image, topic.id, first + number, replicas)
-        for number, replicas in enumerate(_replicas(image, topic, added, assignments, random))
+        for number, replicas in enumerate(_choose_replicas(image, topic, added, assignments, random))
     ]
     replicas = sum(len(change.replicas) for change in changes)
     if replicas > REPLICAS_UNCHECKED_MAX and len(encode(changes)) > ENTRY_BYTES_MAX:
@@ -35,7 +35,7 @@ def create_partitions(
     return Decision(changes, added)
 
 
-def _replicas(
+def _choose_replicas(
     image: Image, topic: TopicImage, added: int, assignments: Sequence[Sequence[int]] | None, random: Random
 ) -> list[tuple[int, ...]]:
     first = topic.partitions[0]

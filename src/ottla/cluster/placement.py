@@ -23,7 +23,7 @@ def place(
     """
     missing = max(0, replication_factor - len(brokers))
     absent = sorted(away, key=lambda broker: broker.id)
-    circle = _circle(brokers, random)
+    circle = _arrange_in_circle(brokers, random)
     start = random.randrange(len(circle))
     placed = []
     for partition in range(partitions):
@@ -31,7 +31,7 @@ def place(
         leader = (start + step) % len(circle)
         others = [circle[(leader + distance) % len(circle)] for distance in range(1, len(circle))]
         shift = turn % len(others) if others else 0
-        replicas = _replicas(circle[leader], others[shift:] + others[:shift], replication_factor - missing)
+        replicas = _choose_replicas(circle[leader], others[shift:] + others[:shift], replication_factor - missing)
         if missing:
             first = partition % len(absent)
             replicas += tuple(broker.id for broker in (absent[first:] + absent[:first])[:missing])
@@ -39,7 +39,7 @@ def place(
     return placed
 
 
-def _circle(brokers: Sequence[BrokerImage], random: Random) -> list[BrokerImage]:
+def _arrange_in_circle(brokers: Sequence[BrokerImage], random: Random) -> list[BrokerImage]:
     """The first broker of each rack, then the second of each, and so on."""
     racks: dict[str | None, list[BrokerImage]] = {}
     for broker in sorted(brokers, key=lambda broker: broker.id):
@@ -51,7 +51,7 @@ def _circle(brokers: Sequence[BrokerImage], random: Random) -> list[BrokerImage]
     return [members[place] for place in range(longest) for members in racks.values() if place < len(members)]
 
 
-def _replicas(leader: BrokerImage, others: Sequence[BrokerImage], count: int) -> tuple[int, ...]:
+def _choose_replicas(leader: BrokerImage, others: Sequence[BrokerImage], count: int) -> tuple[int, ...]:
     """Choose the leader and the next of the other brokers, first those in racks without a replica."""
     chosen = [leader]
     waiting = list(others)

@@ -76,7 +76,7 @@ class SharedLog:
         """Data of the alive node that the next registration creates."""
         self.predecessors: list[str] = []
         """Nodes of earlier registrations of this broker, which the next registration deletes."""
-        connection.on_state(self._connection_changed)
+        connection.on_state(self._handle_connection_change)
 
     @property
     def head(self) -> int:
@@ -97,7 +97,7 @@ class SharedLog:
         version = expected_version + 1
         data = znodes.encode_entry(entry_id, tuple(changes))
         operations = [
-            *self._membership_operations(version, changes, as_controller),
+            *self._list_membership_operations(version, changes, as_controller),
             SetData(znodes.HEAD, znodes.encode_head(version), head.node_version),
             Create(znodes.entry_path(version), data),
         ]
@@ -106,10 +106,10 @@ class SharedLog:
         except ConnectionLost:
             await self._settle(version, entry_id)
         except StoreError as error:
-            raise self._refusal(error) from None
+            raise self._explain_refusal(error) from None
         else:
             self._advance(_Head(version, head.node_version + 1))
-        self._appended(version, changes, len(data))
+        self._note_append(version, changes, len(data))
         return version
 
     async def read(self, after: int, *, newest: bool = True) -> Sequence[Entry]:
@@ -165,7 +165,9 @@ class SharedLog:
             except StoreError as error:
                 raise LogUnavailable(str(error)) from None
 
-    def _membership_operations(self, version: int, changes: Sequence[Change], as_controller: bool) -> list[Operation]:
+    def _list_membership_operations(
+        self, version: int, changes: Sequence[Change], as_controller: bool
+    ) -> list[Operation]:
         """The part of an append that ties it to the session of this broker."""
         registers = any(isinstance(item, RegisterBroker) and item.broker_id == self._broker_id for item in changes)
         if registers:
@@ -185,7 +187,7 @@ class SharedLog:
             operations.append(Check(self._controller))
         return operations
 
-    def _refusal(self, error: StoreError) -> Exception:
+    def _explain_refusal(self, error: StoreError) -> Exception:
         """What the writer hears of an append that was not applied."""
         if isinstance(error, BadVersion | NodeExists):
             return Conflict(str(error))
@@ -202,7 +204,7 @@ class SharedLog:
                 return NotController(f"broker {self._broker_id} is no longer the controller")
         return LogUnavailable(str(error))
 
-    def _appended(self, version: int, changes: Sequence[Change], size: int) -> None:
+    def _note_append(self, version: int, changes: Sequence[Change], size: int) -> None:
         for item in changes:
             if isinstance(item, RegisterBroker) and item.broker_id == self._broker_id:
                 self._alive = znodes.alive_path(self._broker_id, version)
@@ -273,14 +275,14 @@ class SharedLog:
     async def _watch_head(self) -> None:
         session = self._connection.require()
         self._is_watched = True
-        node = await session.get(znodes.HEAD, self._head_changed)
+        node = await session.get(znodes.HEAD, self._handle_head_change)
         self._advance(_Head(znodes.decode_head(node.data), node.version))
 
-    def _head_changed(self) -> None:
+    def _handle_head_change(self) -> None:
         self._is_watched = False
         self._growth.set()
 
-    def _connection_changed(self, state: SessionState) -> None:
+    def _handle_connection_change(self, state: SessionState) -> None:
         if state is not SessionState.CONNECTED:
             self._is_watched = False
         if state is SessionState.EXPIRED:

@@ -27,10 +27,10 @@ DIGEST_BYTES = 16
 
 def write_snapshot(image: "Image") -> list[Change]:
     """Changes that replay from the empty image into this one."""
-    changes = list(_cluster_snapshot(image))
+    changes = list(_list_cluster_changes(image))
     changes.extend(map(change.AddAcl, image.acls))
     for name in sorted(image.topics_by_name):
-        changes.extend(_topic_snapshot(image, image.topics_by_name[name]))
+        changes.extend(_list_topic_changes(image, image.topics_by_name[name]))
     changes.append(change.VerifyDigest(compute_digest(image)))
     return changes
 
@@ -38,22 +38,22 @@ def write_snapshot(image: "Image") -> list[Change]:
 def compute_digest(image: Union["Image", "MutableImage"]) -> bytes:
     """The digest of everything in the image but its version. Digests of topics are kept while they do not change, and
     that of the ACLs is kept up to date with each of them."""
-    whole = hashlib.sha256(encode_plain(_cluster_snapshot(image)))
+    whole = hashlib.sha256(encode_plain(_list_cluster_changes(image)))
     if image.acls:
         whole.update(image.acls.checksum.to_bytes(CHECKSUM_BYTES, "big"))
     for name in sorted(image.topics_by_name):
-        whole.update(_topic_digest(image, image.topics_by_name[name]))
+        whole.update(_hash_topic(image, image.topics_by_name[name]))
     return whole.digest()[:DIGEST_BYTES]
 
 
-def _topic_digest(image: Union["Image", "MutableImage"], topic: TopicImage) -> bytes:
+def _hash_topic(image: Union["Image", "MutableImage"], topic: TopicImage) -> bytes:
     config = image.configs.get((ConfigResource.TOPIC, topic.name))
-    known: tuple[object, bytes] | None = topic.derived.get(_topic_digest)
+    known: tuple[object, bytes] | None = topic.derived.get(_hash_topic)
     if known is None or known[0] is not config:
-        content = hashlib.sha256(encode_plain(_topic_settings(image, topic)))
+        content = hashlib.sha256(encode_plain(_list_topic_settings(image, topic)))
         content.update(_describe_partitions(topic))
         known = (config, content.digest())
-        topic.derived[_topic_digest] = known
+        topic.derived[_hash_topic] = known
     return known[1]
 
 
@@ -82,7 +82,7 @@ def _describe_partitions(topic: TopicImage) -> bytes:
     return numbers.tobytes()
 
 
-def _cluster_snapshot(image: Union["Image", "MutableImage"]) -> Iterator[Change]:
+def _list_cluster_changes(image: Union["Image", "MutableImage"]) -> Iterator[Change]:
     """Everything but ACLs and topics, which come after their brokers and after the settings that they depend on."""
     if image.cluster_id is not None:
         yield change.SetClusterId(image.cluster_id)
@@ -116,21 +116,21 @@ def _cluster_snapshot(image: Union["Image", "MutableImage"]) -> Iterator[Change]
         yield change.ReserveProducerIds(-1, -1, 0, image.next_producer_id)
     for resource, name in sorted(image.configs):
         if resource is not ConfigResource.TOPIC:
-            yield from _config_snapshot(image, resource, name)
+            yield from _list_config_changes(image, resource, name)
     for entity in sorted(image.quotas, key=quota_order):
         for key, value in sorted(image.quotas[entity].items()):
             yield change.SetQuota(entity, key, value)
     yield from snapshot_identities(image.identities)
 
 
-def _topic_settings(image: Union["Image", "MutableImage"], topic: TopicImage) -> Iterator[Change]:
+def _list_topic_settings(image: Union["Image", "MutableImage"], topic: TopicImage) -> Iterator[Change]:
     yield change.CreateTopic(topic.id, topic.name)
     if (ConfigResource.TOPIC, topic.name) in image.configs:
-        yield from _config_snapshot(image, ConfigResource.TOPIC, topic.name)
+        yield from _list_config_changes(image, ConfigResource.TOPIC, topic.name)
 
 
-def _topic_snapshot(image: Union["Image", "MutableImage"], topic: TopicImage) -> Iterator[Change]:
-    yield from _topic_settings(image, topic)
+def _list_topic_changes(image: Union["Image", "MutableImage"], topic: TopicImage) -> Iterator[Change]:
+    yield from _list_topic_settings(image, topic)
     for number, partition in enumerate(topic.partitions):
         yield change.CreatePartition(
             topic_id=topic.id,
@@ -149,7 +149,7 @@ def _topic_snapshot(image: Union["Image", "MutableImage"], topic: TopicImage) ->
         )
 
 
-def _config_snapshot(
+def _list_config_changes(
     image: Union["Image", "MutableImage"], resource: ConfigResource, name: str
 ) -> Iterator[change.SetConfig]:
     config = image.configs[resource, name]

@@ -118,7 +118,7 @@ def create_topics(
         try:
             like = taken.get(normalize(topic.name))
             if like is not None:
-                raise _collision(topic.name, like)
+                raise _make_collision_error(topic.name, like)
             decision = create_topic(image, topic, config, random)
         except KafkaError as error:
             results.append(error)
@@ -184,10 +184,10 @@ def _check_free(image: Image, name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"'{name}' is the metadata log of the broker")
     like = image.topic_like(name)
     if like is not None:
-        raise _collision(name, like)
+        raise _make_collision_error(name, like)
 
 
-def _collision(name: str, like: str) -> KafkaError:
+def _make_collision_error(name: str, like: str) -> KafkaError:
     if name == like:
         return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' already exists")
     message = f"topic '{name}' collides with topic '{like}': '.' and '_' count as the same character"
@@ -228,29 +228,29 @@ def _check_assignments(image: Image, topic: NewTopic) -> list[tuple[int, ...]]:
         message = "give either an assignment of replicas, or numbers of partitions and replicas, not both"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
     if sorted(topic.assignments) != list(range(len(topic.assignments))):
-        raise _wrong_assignment("partitions must be numbered from 0 without a gap")
+        raise _make_assignment_error("partitions must be numbered from 0 without a gap")
     assignments = [tuple(topic.assignments[number]) for number in range(len(topic.assignments))]
     for number, replicas in enumerate(assignments):
         check_replicas(image, number, replicas)
         if len(replicas) != len(assignments[0]):
-            raise _wrong_assignment("every partition must have the same number of replicas")
+            raise _make_assignment_error("every partition must have the same number of replicas")
     return assignments
 
 
 def check_replicas(image: Image, number: int, replicas: Sequence[int]) -> None:
     """KafkaError if these brokers cannot be the replicas of a new partition."""
     if not replicas:
-        raise _wrong_assignment(f"partition {number} has no replica")
+        raise _make_assignment_error(f"partition {number} has no replica")
     if len(set(replicas)) != len(replicas):
-        raise _wrong_assignment(f"partition {number} names a broker twice: {list(replicas)}")
+        raise _make_assignment_error(f"partition {number} names a broker twice: {list(replicas)}")
     for broker_id in replicas:
         if image.broker(broker_id) is None:
-            raise _wrong_assignment(f"partition {number}: there is no broker {broker_id}")
+            raise _make_assignment_error(f"partition {number}: there is no broker {broker_id}")
     if not any(image.serves(broker_id) for broker_id in replicas):
-        raise _wrong_assignment(f"partition {number}: none of the brokers {list(replicas)} is alive")
+        raise _make_assignment_error(f"partition {number}: none of the brokers {list(replicas)} is alive")
 
 
-def _wrong_assignment(message: str) -> KafkaError:
+def _make_assignment_error(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 

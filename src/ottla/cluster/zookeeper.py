@@ -110,11 +110,11 @@ class ZooKeeper:
         if protect_nodes and credentials is None:
             raise StoreUnavailable("zookeeper.set.acl needs zookeeper.credentials, as user:password")
         self._acl = CREATOR_ALL_ACL if protect_nodes else None
-        self._owner = _own(credentials) if protect_nodes and credentials else None
+        self._owner = _make_own_acl(credentials) if protect_nodes and credentials else None
         self._tls = tls
 
     async def open(self, on_state: Callable[[SessionState], None]) -> StoreSession:
-        session = ZooKeeperSession(self._new_client, self._root, on_state)
+        session = ZooKeeperSession(self._make_client, self._root, on_state)
         try:
             async with asyncio.timeout(self._connection_timeout_s):
                 await session.connected
@@ -134,7 +134,7 @@ class ZooKeeper:
             message = f"cannot connect to ZooKeeper at {self.addresses}: {reason}. Is it running? (zookeeper.connect)"
             raise StoreUnavailable(message) from None
 
-    def _new_client(self, handler: "_LoopHandler") -> Any:
+    def _make_client(self, handler: "_LoopHandler") -> Any:
         return KazooClient(
             hosts=self.addresses,
             timeout=self._session_timeout_s,
@@ -313,7 +313,7 @@ class ZooKeeperSession:
     def _connect_and_tell(self, *args: Any) -> Any:
         """kazoo's connect, which alone knows the time-out that ZooKeeper agreed to: 3/2 of the time-out to read."""
         read_ms, connect_ms = self._connect(*args)
-        self._post(self._connection_opened, self._client._session_id, read_ms * 1.5 / 1000)
+        self._post(self._handle_opened_connection, self._client._session_id, read_ms * 1.5 / 1000)
         return read_ms, connect_ms
 
     def _hear(self, state: str) -> None:
@@ -369,7 +369,7 @@ class ZooKeeperSession:
         if not self._ending.is_set():
             self._timer = self._loop.call_later(self.timeout_s / TICKS_PER_TIMEOUT, self._tick)
 
-    def _connection_opened(self, session_id: int, timeout_s: float) -> None:
+    def _handle_opened_connection(self, session_id: int, timeout_s: float) -> None:
         if self._was_connected and session_id != self._id:
             self._change(SessionState.EXPIRED)
             return
@@ -401,7 +401,7 @@ class ZooKeeperSession:
             self._ended.set_result(None)
 
 
-def _own(credentials: str) -> ACL:
+def _make_own_acl(credentials: str) -> ACL:
     user, _, password = credentials.partition(":")
     return make_digest_acl(user, password, all=True)
 

@@ -197,7 +197,7 @@ class GroupConfig(Settings):
                     raise ConfigError(f"{session}: {session_ms} is not above {heartbeat} ({heartbeat_ms})")
 
 
-def _limits(which: str) -> dict[str, str]:
+def _find_limits(which: str) -> dict[str, str]:
     """Group setting -> the broker setting that limits it."""
     names = (
         "consumer.assignment.interval.ms",
@@ -216,5 +216,5 @@ def _limits(which: str) -> dict[str, str]:
     return {name: "group.{0}.{2}.{1}".format(*name.split(".", 1), which) for name in names}
 
 
-_LOWEST = _limits("min")
-_HIGHEST = {**_limits("max"), "streams.num.standby.replicas": "group.streams.max.standby.replicas"}
+_LOWEST = _find_limits("min")
+_HIGHEST = {**_find_limits("max"), "streams.num.standby.replicas": "group.streams.max.standby.replicas"}

@@ -21,7 +21,7 @@ LEVELS = {
 def read_levels() -> dict[str, str]:
     """Every logger that exists, with the level in force."""
     names = sorted(logging.root.manager.loggerDict)
-    return {ROOT: _level_name(logging.root), **{name: _level_name(logging.getLogger(name)) for name in names}}
+    return {ROOT: _find_level_name(logging.root), **{name: _find_level_name(logging.getLogger(name)) for name in names}}
 
 
 def check_level(name: str, level: str | None) -> None:
@@ -39,7 +39,7 @@ def set_level(name: str, level: str | None) -> None:
     logger.setLevel(logging.NOTSET if level is None else LEVELS[level])
 
 
-def _level_name(logger: logging.Logger) -> str:
+def _find_level_name(logger: logging.Logger) -> str:
     """The highest of Kafka's levels that still logs everything that this logger does."""
     level = logger.getEffectiveLevel()
     return next((name for name, number in LEVELS.items() if number <= level), "TRACE")

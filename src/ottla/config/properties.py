@@ -17,7 +17,7 @@ _BLANKS = " \t\f"
 def read_properties(text: str) -> dict[str, str]:
     """The keys and values in the text of a properties file."""
     properties: dict[str, str] = {}
-    for number, line in _logical_lines(text):
+    for number, line in _join_lines(text):
         key, value = _split(line)
         try:
             properties[_unescape(key)] = _unescape(value)
@@ -47,7 +47,7 @@ def _protect(found: "str | re.Match[str]") -> str:
     return f"\\{text}" if text in (" ", ":", "=", "#", "!") else text
 
 
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+def _join_lines(text: str) -> Iterator[tuple[int, str]]:
     pending = ""
     first = 0
     for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), 1):

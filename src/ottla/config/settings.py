@@ -63,7 +63,7 @@ def _parse_boolean(text: str) -> bool:
     return lowered == "true"
 
 
-def _integer_parser(bits: int) -> Callable[[str], int]:
+def _make_integer_parser(bits: int) -> Callable[[str], int]:
     highest = (1 << (bits - 1)) - 1
 
     def parse(text: str) -> int:
@@ -90,9 +90,9 @@ def _parse_list(text: str) -> tuple[str, ...]:
 
 
 BOOLEAN: Kind[bool] = Kind("boolean", _parse_boolean, "a boolean (true or false)")
-INT: Kind[int] = Kind("int", _integer_parser(32), "an int")
-LONG: Kind[int] = Kind("long", _integer_parser(64), "a long")
-SHORT: Kind[int] = Kind("short", _integer_parser(16), "a short")
+INT: Kind[int] = Kind("int", _make_integer_parser(32), "an int")
+LONG: Kind[int] = Kind("long", _make_integer_parser(64), "a long")
+SHORT: Kind[int] = Kind("short", _make_integer_parser(16), "a short")
 DOUBLE: Kind[float] = Kind("double", _parse_double, "a double")
 STRING: Kind[str] = Kind("string", str, "a string")
 LIST: Kind[tuple[str, ...]] = Kind("list", _parse_list, "a list")

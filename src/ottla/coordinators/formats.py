@@ -134,7 +134,7 @@ def _choose_offset_version(value: OffsetCommitValue) -> int:
     return 1 if value.expire_timestamp >= 0 else 4
 
 
-def _always(version: int) -> Callable[[Any], int]:
+def _always_use(version: int) -> Callable[[Any], int]:
     return lambda value: version
 
 
@@ -144,15 +144,19 @@ GROUP_FORMAT = RecordFormat(
             OffsetCommitKey, OffsetCommitValue, _choose_offset_version
         ),  # Kafka before 0.9; read, never written
         1: RecordType(OffsetCommitKey, OffsetCommitValue, _choose_offset_version),
-        2: RecordType(GroupMetadataKey, GroupMetadataValue, _always(3)),
-        3: RecordType(ConsumerGroupMetadataKey, ConsumerGroupMetadataValue, _always(0)),
-        4: RecordType(ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue, _always(0)),
-        5: RecordType(ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue, _always(0)),
-        6: RecordType(ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue, _always(0)),
-        7: RecordType(ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue, _always(0)),
-        8: RecordType(ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue, _always(0)),
-        16: RecordType(ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue, _always(0)),
+        2: RecordType(GroupMetadataKey, GroupMetadataValue, _always_use(3)),
+        3: RecordType(ConsumerGroupMetadataKey, ConsumerGroupMetadataValue, _always_use(0)),
+        4: RecordType(ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue, _always_use(0)),
+        5: RecordType(ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue, _always_use(0)),
+        6: RecordType(
+            ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue, _always_use(0)
+        ),
+        7: RecordType(ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue, _always_use(0)),
+        8: RecordType(
+            ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue, _always_use(0)
+        ),
+        16: RecordType(ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue, _always_use(0)),
     }
 )
 
-TRANSACTION_FORMAT = RecordFormat({0: RecordType(TransactionLogKey, TransactionLogValue, _always(1))})
+TRANSACTION_FORMAT = RecordFormat({0: RecordType(TransactionLogKey, TransactionLogValue, _always_use(1))})

@@ -42,7 +42,7 @@ def _offsets_settings(config: BrokerConfig) -> dict[str, str]:
     settings = {
         "cleanup.policy": "compact",
         "compression.type": "producer",
-        "segment.bytes": _segment_bytes(config.offsets_topic_segment_bytes),
+        "segment.bytes": _find_segment_bytes(config.offsets_topic_segment_bytes),
     }
     if config.min_insync_replicas > 1:
         # Who may be elected is decided by the metadata alone, and the settings of a broker are not part of it.
@@ -55,12 +55,12 @@ def _transaction_settings(config: BrokerConfig) -> dict[str, str]:
         "cleanup.policy": "compact",
         "compression.type": "uncompressed",
         "min.insync.replicas": str(config.transaction_state_log_min_isr),
-        "segment.bytes": _segment_bytes(config.transaction_state_log_segment_bytes),
+        "segment.bytes": _find_segment_bytes(config.transaction_state_log_segment_bytes),
         "unclean.leader.election.enable": "false",
     }
 
 
-def _segment_bytes(wanted: int) -> str:
+def _find_segment_bytes(wanted: int) -> str:
     """segment.bytes of a topic has a minimum; the broker settings that it comes from have none."""
     return str(max(wanted, 1 << 20))
 

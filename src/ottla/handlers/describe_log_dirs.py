@@ -39,13 +39,13 @@ def handle(node: Node, call: Call[DescribeLogDirsRequest]) -> DescribeLogDirsRes
             wanted.setdefault(topic.topic, set()).update(topic.partitions)
     return DescribeLogDirsResponse(
         results=[
-            describe(directory, partitions, wanted, arriving(node, directory), partial(find_lag, node))
+            describe(directory, partitions, wanted, list_arriving(node, directory), partial(find_lag, node))
             for directory, partitions in node.replicas.by_directory().items()
         ]
     )
 
 
-def arriving(node: Node, directory: DataDirectory) -> list[Move]:
+def list_arriving(node: Node, directory: DataDirectory) -> list[Move]:
     """Replicas that are being moved into the directory."""
     return [move for move in node.replication.moves if move.target is directory]
 

@@ -97,7 +97,7 @@ class Topic:
 
         A killed process loses nothing that was appended. A power cut may lose what `flush` was not called for.
         """
-        return self.append_many([(key, value, headers, self._time(timestamp_ms))], partition=partition).start
+        return self.append_many([(key, value, headers, self._to_milliseconds(timestamp_ms))], partition=partition).start
 
     def append_many(
         self, records: Iterable[Fields | Record], *, compression: str = "none", partition: int = 0
@@ -237,7 +237,7 @@ class Topic:
     def _find(self, index: int) -> Partition:
         return self._engine.node.replicas.get(self.name, index)
 
-    def _time(self, timestamp_ms: int | None) -> int:
+    def _to_milliseconds(self, timestamp_ms: int | None) -> int:
         return self._engine.node.clock.now_ms() if timestamp_ms is None else timestamp_ms
 
 

@@ -5,7 +5,7 @@ bytes, unless a single record batch is larger. Only the requested columns are co
 reused as soon as nothing refers to the batch any more.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -69,6 +69,32 @@ def decode(
     for each in batches:
         yield from decoder.feed(each)
     yield from decoder.flush()
+
+
+def decode_up_to(
+    rows_max: int,
+    bytes_max: int,
+    batches: Generator[memoryview, None, None],
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    columns: Sequence[str] = COLUMNS,
+) -> tuple[list[pa.RecordBatch], int]:
+    """Decodes like `decode`, but ends after so many rows, or once so many bytes were read, and then closes `batches`.
+
+    Returns the rows and the offset after them.
+    """
+    decoded: list[pa.RecordBatch] = []
+    for found in decode(batches, topic, partition, start, end, columns):
+        batch = found.slice(0, rows_max)
+        decoded.append(batch)
+        rows_max -= batch.num_rows
+        bytes_max -= batch.nbytes
+        if rows_max <= 0 or bytes_max <= 0:
+            batches.close()
+            return decoded, batch.column("offset")[-1].as_py() + 1
+    return decoded, end
 
 
 class Decoder:
@@ -290,7 +316,10 @@ class _Columns:
         pairs = pa.StructArray.from_arrays([names, contents], fields=list(_HEADER_TYPE.value_type))
         ends = self._header_ends[: rows + 1]
         return pa.Array.from_buffers(
-            _HEADER_TYPE, rows, [_validity(ends[1:] == ends[:-1]), pa.py_buffer(self._header_ends)], children=[pairs]
+            _HEADER_TYPE,
+            rows,
+            [_make_validity(ends[1:] == ends[:-1]), pa.py_buffer(self._header_ends)],
+            children=[pairs],
         )
 
 
@@ -310,11 +339,11 @@ class _Bytes:
         self.nulls[: len(nulls)] = nulls
 
     def to_arrow(self, rows: int, kind: pa.DataType, nullable: bool = True) -> pa.Array:
-        validity = _validity(self.nulls[:rows]) if nullable else None
+        validity = _make_validity(self.nulls[:rows]) if nullable else None
         return pa.Array.from_buffers(kind, rows, [validity, pa.py_buffer(self.ends), pa.py_buffer(self.content)])
 
 
-def _validity(nulls: Array) -> pa.Buffer | None:
+def _make_validity(nulls: Array) -> pa.Buffer | None:
     """Arrow's validity bitmap, or None if no row is null."""
     return pa.py_buffer(np.packbits(nulls == 0, bitorder="little")) if nulls.any() else None
 

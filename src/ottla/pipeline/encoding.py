@@ -146,12 +146,12 @@ class Encoder:
         sizes = np.empty(count, np.int64)
         packing.measure(key, value, headers.offsets, headers.name, headers.value, sizes)
         now = self._now_ms()
-        times = self._timestamps(rows, now)
+        times = self._find_timestamps(rows, now)
         if len(times):
             sizes += packing.DELTA_SIZE_MAX - 1
         largest = int(sizes.argmax())
         if sizes[largest] + HEADER_SIZE > self._record_bytes_max:
-            raise self._refusal(
+            raise self._make_error(
                 int((sizes + HEADER_SIZE > self._record_bytes_max).argmax()),
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"is larger than max.request.size={self._record_bytes_max} bytes",
@@ -187,8 +187,8 @@ class Encoder:
 
     def _choose_targets(self, rows: pa.RecordBatch, key: BytesColumn, sizes: Array) -> Array:
         """The target of each row."""
-        topic_of_row = self._topic_of_row(rows)
-        partitions, bitmap, first_bit = self._partitions(rows)
+        topic_of_row = self._find_topic_of_row(rows)
+        partitions, bitmap, first_bit = self._choose_partitions(rows)
         targets = np.empty(rows.num_rows, np.int64)
         topics = self._topics
         wrong = packing.choose_targets(
@@ -209,10 +209,10 @@ class Encoder:
             topic = self._topic if self._topic is not None else rows.column("topic")[wrong].as_py()
             count = int(topics.counts[topics.index(topic)])
             message = f"names partition {partitions[wrong]}, but topic {topic!r} has {count}"
-            raise self._refusal(wrong, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+            raise self._make_error(wrong, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
         return targets
 
-    def _topic_of_row(self, rows: pa.RecordBatch) -> Array:
+    def _find_topic_of_row(self, rows: pa.RecordBatch) -> Array:
         """The index of each row's topic; an empty array means topic 0 for all rows."""
         if self._topic is not None:
             place = self._topics.index(self._topic)
@@ -222,22 +222,22 @@ class Encoder:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the rows have no column 'topic', and no topic is set")
         if column.null_count:
             missing = int(column.is_null().to_numpy(zero_copy_only=False).argmax())
-            raise self._refusal(missing, ErrorCode.INVALID_TOPIC_EXCEPTION, "has no topic")
+            raise self._make_error(missing, ErrorCode.INVALID_TOPIC_EXCEPTION, "has no topic")
         if not pa.types.is_dictionary(column.type):
             column = column.dictionary_encode()
         places = np.array([self._topics.index(name) for name in column.dictionary.to_pylist()], np.int64)
         return places[column.indices.to_numpy(zero_copy_only=False)]
 
-    def _partitions(self, rows: pa.RecordBatch) -> tuple[Array, Array, int]:
+    def _choose_partitions(self, rows: pa.RecordBatch) -> tuple[Array, Array, int]:
         column = _column(rows, "partition")
         if column is None or column.null_count == len(column):
             return _NO_NUMBERS, _NO_BYTES, 0
         if column.type != pa.int32():
             column = _cast(column, pa.int32(), "partition")
         _, data = column.buffers()
-        return _numbers(data, column.offset, len(column)), *_validity(column)
+        return _numbers(data, column.offset, len(column)), *_find_validity(column)
 
-    def _timestamps(self, rows: pa.RecordBatch, now: int) -> Array:
+    def _find_timestamps(self, rows: pa.RecordBatch, now: int) -> Array:
         """The timestamp of each row in milliseconds; an empty array if none has one."""
         column = _column(rows, "timestamp")
         if column is None or column.null_count == len(column):
@@ -248,14 +248,14 @@ class Encoder:
         elif pa.types.is_int64(column.type):
             units_per_ms = 1
         else:
-            raise _wrong_type("timestamp", column.type, "timestamp or int64 (milliseconds)")
+            raise _make_type_error("timestamp", column.type, "timestamp or int64 (milliseconds)")
         numbers = column.fill_null(0).to_numpy(zero_copy_only=False)
         times = numbers // int(units_per_ms) if units_per_ms >= 1 else numbers * int(1 / units_per_ms)
         is_wrong = (times < 0) | (times > TIMESTAMP_MAX)
         if is_wrong.any():
             wrong = int(is_wrong.argmax())
             message = f"has the timestamp {times[wrong]} ms; records have 0 (1970) to {TIMESTAMP_MAX}"
-            raise self._refusal(wrong, ErrorCode.INVALID_TIMESTAMP, message)
+            raise self._make_error(wrong, ErrorCode.INVALID_TIMESTAMP, message)
         if column.null_count:
             times = np.where(column.is_null().to_numpy(zero_copy_only=False), now, times)
         times.flags.writeable = False
@@ -263,32 +263,32 @@ class Encoder:
 
     def _bytes(self, rows: pa.RecordBatch, name: str) -> BytesColumn:
         column = _column(rows, name)
-        return _NO_COLUMN if column is None else _bytes_column(column, name)
+        return _NO_COLUMN if column is None else _make_bytes_column(column, name)
 
     def _headers(self, rows: pa.RecordBatch) -> _Headers:
         column = _column(rows, "headers")
         if column is None or column.null_count == len(column):
             return _NO_HEADERS
         if not pa.types.is_list(column.type) or not pa.types.is_struct(column.type.value_type):
-            raise _wrong_type("headers", column.type, "array<struct<key: string, value: binary>>")
+            raise _make_type_error("headers", column.type, "array<struct<key: string, value: binary>>")
         pairs = column.values
         names, values = pairs.field("key"), pairs.field("value")
         if pairs.null_count or names.null_count:
             missing = [array.is_null().to_numpy(zero_copy_only=False) for array in (pairs, names)]
-            raise self._refusal_of_header(column, int((missing[0] | missing[1]).argmax()))
+            raise self._make_header_error(column, int((missing[0] | missing[1]).argmax()))
         _, offsets = column.buffers()[:2]
         return _Headers(
             _numbers(offsets, column.offset, len(column) + 1),
-            *_validity(column),
-            _bytes_column(names, "headers.key"),
-            _bytes_column(values, "headers.value"),
+            *_find_validity(column),
+            _make_bytes_column(names, "headers.key"),
+            _make_bytes_column(values, "headers.value"),
         )
 
-    def _refusal_of_header(self, column: pa.ListArray, at: int) -> KafkaError:
+    def _make_header_error(self, column: pa.ListArray, at: int) -> KafkaError:
         row = int(np.searchsorted(column.offsets.to_numpy(zero_copy_only=False), at, side="right")) - 1
-        return self._refusal(row, ErrorCode.INVALID_RECORD, "has a header without a key")
+        return self._make_error(row, ErrorCode.INVALID_RECORD, "has a header without a key")
 
-    def _refusal(self, row: int, code: ErrorCode, message: str) -> KafkaError:
+    def _make_error(self, row: int, code: ErrorCode, message: str) -> KafkaError:
         return KafkaError(code, f"row {self._rows_before + row} {message}")
 
 
@@ -296,15 +296,15 @@ def _column(rows: pa.RecordBatch, name: str) -> Any:
     return rows.column(name) if name in rows.schema.names else None
 
 
-def _bytes_column(column: pa.Array, name: str) -> BytesColumn:
+def _make_bytes_column(column: pa.Array, name: str) -> BytesColumn:
     if pa.types.is_null(column.type):
         return _NO_COLUMN
     if not (pa.types.is_binary(column.type) or pa.types.is_string(column.type)):
         if not (pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)):
-            raise _wrong_type(name, column.type, "string or binary")
+            raise _make_type_error(name, column.type, "string or binary")
         column = _cast(column, pa.binary(), name)
     _, offsets, data = column.buffers()
-    return _numbers(offsets, column.offset, len(column) + 1), _data(data), *_validity(column)
+    return _numbers(offsets, column.offset, len(column) + 1), _data(data), *_find_validity(column)
 
 
 def _cast(column: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
@@ -313,10 +313,10 @@ def _cast(column: pa.Array, wanted: pa.DataType, name: str) -> pa.Array:
     except pa.ArrowInvalid as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"column {name!r}: {error}") from None
     except pa.ArrowNotImplementedError:
-        raise _wrong_type(name, column.type, str(wanted)) from None
+        raise _make_type_error(name, column.type, str(wanted)) from None
 
 
-def _wrong_type(name: str, found: pa.DataType, wanted: str) -> KafkaError:
+def _make_type_error(name: str, found: pa.DataType, wanted: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_RECORD, f"column {name!r} is {found}; it must be {wanted}")
 
 
@@ -330,7 +330,7 @@ def _numbers(buffer: pa.Buffer | None, first: int, count: int) -> Array:
     return _view(buffer, np.int32)[first : first + count]
 
 
-def _validity(column: pa.Array) -> tuple[Array, int]:
+def _find_validity(column: pa.Array) -> tuple[Array, int]:
     bitmap = column.buffers()[0] if column.null_count else None
     return (_NO_BYTES, 0) if bitmap is None else (_view(bitmap, np.uint8), column.offset)
 

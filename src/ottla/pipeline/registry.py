@@ -61,7 +61,7 @@ class Registry:
         if not milliseconds.isdecimal():
             raise ValueError(f"schema.registry.request.timeout.ms: {milliseconds!r} is not a number of milliseconds")
         self._timeout_s = int(milliseconds) / 1000
-        self._headers = {"Accept": _ACCEPT, **_authorization(settings)}
+        self._headers = {"Accept": _ACCEPT, **_make_authorization(settings)}
         self._by_number: dict[int, RegisteredSchema] = {}
 
     def __reduce__(self) -> tuple[type["Registry"], tuple[dict[str, str]]]:
@@ -135,7 +135,7 @@ class Registry:
                     return _parse_answer(answer.read(ANSWER_BYTES_MAX), url)
             except HTTPError as error:
                 with error:
-                    reason = _error_message(error.read(1000)) or error.reason
+                    reason = _read_error_message(error.read(1000)) or error.reason
                 if error.code == _NOT_FOUND:
                     raise UnknownSchema(f"{url}{path}: {reason}") from None
                 trouble = RegistryError(f"{url}{path}: {error.code} {reason}")
@@ -144,7 +144,7 @@ class Registry:
         raise trouble
 
 
-def _authorization(settings: Mapping[str, str]) -> dict[str, str]:
+def _make_authorization(settings: Mapping[str, str]) -> dict[str, str]:
     user = settings.get("basic.auth.user.info") or settings.get("schema.registry.basic.auth.user.info")
     if user:
         return {"Authorization": "Basic " + b64encode(user.encode()).decode()}
@@ -162,7 +162,7 @@ def _parse_answer(body: bytes, url: str) -> dict[str, Any]:
     return found
 
 
-def _error_message(body: bytes) -> str:
+def _read_error_message(body: bytes) -> str:
     try:
         return str(json.loads(body)["message"])
     except (ValueError, KeyError, TypeError):

@@ -86,7 +86,11 @@ def is_plain_record(data: Bytes, position: int, keys_required: bool) -> bool:
     For producers that send record by record: a survey of one record costs four times as much.
     """
     end = len(data)
-    if not keys_required and data[position : position + _HEAD_SIZE] == _keyless_head(end - position) and not data[-1]:
+    if (
+        not keys_required
+        and data[position : position + _HEAD_SIZE] == _make_keyless_head(end - position)
+        and not data[-1]
+    ):
         return True
     try:
         length = data[position]
@@ -115,7 +119,7 @@ def is_plain_record(data: Bytes, position: int, keys_required: bool) -> bool:
 
 
 @lru_cache(1024)
-def _keyless_head(size: int) -> bytes | None:
+def _make_keyless_head(size: int) -> bytes | None:
     """The first bytes of a plain record with no key and a value of 64 bytes or more: its size determines them.
 
     None if no such record has this size. To compare bytes is a fifth of the work of reading them.
@@ -133,7 +137,7 @@ def compile_survey() -> Surveyor:
     import numpy
     from numba.extending import register_jitable
 
-    for function in (_read_number, _read_length, _skip_headers, _time_of):
+    for function in (_read_number, _read_length, _skip_headers, _read_time):
         register_jitable(function)
     try:
         kernel = numba.njit(_SIGNATURE, nogil=True, cache=True)(_survey)
@@ -186,7 +190,7 @@ def _survey(
         position = end  # says nothing new, but now the processor begins the next record before it is done with this one
         if offset_delta != index:
             return OFFSET, index, position, max_timestamp, NO_TIMESTAMP
-        timestamp, fits = _time_of(base_timestamp, time_delta)
+        timestamp, fits = _read_time(base_timestamp, time_delta)
         if keys_required and key_length < 0:
             return NO_KEY, index, position, max_timestamp, timestamp
         if not fits or ((timestamp < earliest or timestamp > latest) and timestamp != NO_TIMESTAMP):
@@ -243,7 +247,7 @@ def _skip_headers(data: Any, position: int, end: int, count: int) -> int:
     return position if count == 0 else _BEYOND
 
 
-def _time_of(base: int, delta: int) -> tuple[int, bool]:
+def _read_time(base: int, delta: int) -> tuple[int, bool]:
     """The sum, and whether it fits 64 bits. It is not added up before that is known: compiled code may not overflow."""
     if delta > 0 and base > TIME_MAX - delta:
         return TIME_MAX, False

@@ -93,7 +93,7 @@ def decompress(codec: int, data: Bytes, max_bytes: int) -> bytes | bytearray:
     """Decompress. CorruptBatch if that fails, TooLarge if the result would be larger than `max_bytes`."""
     if codec == NONE:
         if len(data) > max_bytes:
-            raise _too_large_error(max_bytes)
+            raise _make_too_large_error(max_bytes)
         return bytes(data)
     if codec == GZIP:
         return _gunzip(data, max_bytes)
@@ -113,7 +113,7 @@ def decompress(codec: int, data: Bytes, max_bytes: int) -> bytes | bytearray:
     raise CorruptBatch(f"there is no codec {codec}")
 
 
-def _too_large_error(max_bytes: int) -> TooLarge:
+def _make_too_large_error(max_bytes: int) -> TooLarge:
     return TooLarge(f"the batch decompresses to more than {max_bytes} bytes")
 
 
@@ -130,7 +130,7 @@ def _gunzip(data: Bytes, max_bytes: int) -> bytes | bytearray:
             except zlib.error as error:
                 raise CorruptBatch(f"gzip data cannot be decompressed: {error}") from None
             if len(unpacked) > max_bytes:
-                raise _too_large_error(max_bytes)
+                raise _make_too_large_error(max_bytes)
             rest = stream.unconsumed_tail
             if not rest and not stream.eof:
                 raise CorruptBatch("gzip data is cut off")
@@ -160,7 +160,7 @@ def _unsnappy_block(block: memoryview, max_bytes: int) -> bytearray:
 
     length = cramjam.snappy.decompress_raw_len(block)
     if length > max_bytes:
-        raise _too_large_error(max_bytes)
+        raise _make_too_large_error(max_bytes)
     if length > len(block) * _SNAPPY_RATIO_MAX:
         raise CorruptBatch(f"a snappy block of {len(block)} bytes claims to hold {length}")
     output = bytearray(length)
@@ -190,7 +190,7 @@ def _unpack(
         del output[decompress_into(data, output) :]
     except cramjam.DecompressionError:
         if limit < output_max:  # the buffer may have been too small
-            raise _too_large_error(max_bytes) from None
+            raise _make_too_large_error(max_bytes) from None
         raise
     return output
 
@@ -250,5 +250,5 @@ def _find_zstd_output_max(data: Bytes, max_bytes: int) -> int:
             certain += size if kind < 2 else 0
         position += bool(descriptor & 0x04) * 4
     if certain > max_bytes:
-        raise _too_large_error(max_bytes)
+        raise _make_too_large_error(max_bytes)
     return total

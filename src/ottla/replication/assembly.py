@@ -59,14 +59,14 @@ class Replication:
             lambda: self._config.leader_replication_throttled_rate, asyncio.get_running_loop().time
         )
         self.upkeep = Upkeep(self.replicas, self.log_starts, self.removals, self.failures, clock)
-        self._deleted = DeletedPartitions(disk, self.removals, self.failures, self._unique, self._settings)
+        self._deleted = DeletedPartitions(disk, self.removals, self.failures, self._make_unique, self._settings)
         self.reconciliation = Reconciliation(
             config.node_id,
             self._settings,
             disk,
             clock,
             offload,
-            self._unique,
+            self._make_unique,
             self._indexes,
             self.replicas,
             self.checkpoints,
@@ -94,7 +94,7 @@ class Replication:
     def _settings(self) -> BrokerConfig:
         return self._config
 
-    def _unique(self) -> str:
+    def _make_unique(self) -> str:
         """A suffix for the name of a directory that is renamed."""
         return self._random.randbytes(16).hex()
 
@@ -104,7 +104,7 @@ class Replication:
         `deleted` are the ids of topics that are known to have been deleted: what is left of them is removed.
         """
         discovery = Discovery(
-            self._disk, self._config, self._clock, self._unique, self._indexes, image, deleted, progress
+            self._disk, self._config, self._clock, self._make_unique, self._indexes, image, deleted, progress
         )
         return discovery.run(self.replicas.directories)
 

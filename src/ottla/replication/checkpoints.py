@@ -33,17 +33,17 @@ class Checkpoints:
         """Called whenever the last checkpoint that was being written is on disk, or failed."""
 
     async def write_high_watermarks(self) -> None:
-        for directory, offsets in self._offsets(lambda partition: partition.high_watermark.value).items():
+        for directory, offsets in self._collect_offsets(lambda partition: partition.high_watermark.value).items():
             await self._write(directory, directory.write_high_watermarks, offsets)
 
     async def write_recovery_points(self) -> None:
         # One after the other: what was collected before a truncation must not be written after it.
         async with self._writing_recovery_points:
-            for directory, offsets in self._offsets(lambda partition: partition.log.recovery_point).items():
+            for directory, offsets in self._collect_offsets(lambda partition: partition.log.recovery_point).items():
                 await self._write(directory, directory.write_recovery_points, offsets)
 
     async def write_clean_ends(self) -> None:
-        for directory, offsets in self._offsets(lambda partition: partition.log.first_dirty_offset).items():
+        for directory, offsets in self._collect_offsets(lambda partition: partition.log.first_dirty_offset).items():
             compacted = {partition: offset for partition, offset in offsets.items() if offset}
             await self._write(directory, directory.write_clean_ends, compacted)
 
@@ -77,7 +77,7 @@ class Checkpoints:
         """Whether the last write of one of the directory's checkpoints failed."""
         return directory in self._unwritten.values()
 
-    def _offsets(self, of: Callable[[Partition], int]) -> dict[DataDirectory, Offsets]:
+    def _collect_offsets(self, of: Callable[[Partition], int]) -> dict[DataDirectory, Offsets]:
         return {
             directory: {partition.topic_partition: of(partition) for partition in partitions}
             for directory, partitions in self._replicas.by_directory().items()

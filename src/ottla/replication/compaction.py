@@ -119,7 +119,7 @@ class Compaction:
         for number, partition in enumerate(list(self._replicas)):
             if number % PAUSE_EVERY == PAUSE_EVERY - 1:
                 await asyncio.sleep(0)
-            dirt = self._dirt(partition, now_ms)
+            dirt = self._measure_dirt(partition, now_ms)
             if dirt is None:
                 continue
             dirtiest, longest_overdue = max(dirtiest, dirt.ratio), max(longest_overdue, dirt.overdue_ms)
@@ -134,7 +134,7 @@ class Compaction:
             if partition.config is not config or partition.state is None:
                 del self._uncleanable[partition]
 
-    def _dirt(self, partition: Partition, now_ms: int) -> Dirt | None:
+    def _measure_dirt(self, partition: Partition, now_ms: int) -> Dirt | None:
         log = partition.log
         if "compact" not in partition.config.cleanup_policy or partition in self._uncleanable:
             return None

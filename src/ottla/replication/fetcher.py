@@ -282,10 +282,10 @@ class Fetcher:
         try:
             answer = connection.send(request, timeout_s)
         except (PeerUnavailable, KafkaError) as error:
-            self._lost(str(error))
+            self._handle_loss(str(error))
             return
         number = self._request_number
-        answer.add_done_callback(lambda future: self._answered(connection, number, future))
+        answer.add_done_callback(lambda future: self._handle_answer(connection, number, future))
 
     def _is_session_active(self) -> bool:
         """Whether the leader's session holds a partition."""
@@ -297,9 +297,9 @@ class Fetcher:
             flush = followed.partition.wait_until_durable()
             if flush is not None:
                 self._flushes[flush] = None
-                flush.add_done_callback(lambda future, followed=followed: self._flushed(followed, future))  # type: ignore[misc]
+                flush.add_done_callback(lambda future, followed=followed: self._handle_flush(followed, future))  # type: ignore[misc]
 
-    def _flushed(self, followed: Followed, future: asyncio.Future[None]) -> None:
+    def _handle_flush(self, followed: Followed, future: asyncio.Future[None]) -> None:
         self._flushes.pop(future, None)
         error = None if future.cancelled() else future.exception()
         if error is not None and self._followed.get(followed.key) is followed:
@@ -345,12 +345,12 @@ class Fetcher:
 
     # Answers
 
-    def _answered(self, connection: PeerConnection, number: int, future: "asyncio.Future[FetchResponse]") -> None:
+    def _handle_answer(self, connection: PeerConnection, number: int, future: "asyncio.Future[FetchResponse]") -> None:
         error = None if future.cancelled() else future.exception()
         if connection is not self._connection or future.cancelled():
             return
         if error is not None:
-            self._lost(str(error))
+            self._handle_loss(str(error))
             return
         self._backoff_s = 0.0
         self._in_flight.popleft()
@@ -362,7 +362,7 @@ class Fetcher:
 
     def _apply(self, number: int, response: FetchResponse) -> None:
         if response.error_code:
-            self._session_failed(response.error_code)
+            self._handle_session_error(response.error_code)
             return
         if self._session_epoch == 0:
             self._session_id = response.session_id
@@ -380,7 +380,7 @@ class Fetcher:
         if out_of_range:
             self._start(self._ask_ranges(out_of_range))
 
-    def _session_failed(self, error_code: int) -> None:
+    def _handle_session_error(self, error_code: int) -> None:
         if error_code not in _SESSION_ERRORS:
             name = name_error(error_code)
             for followed in list(self._followed.values()):
@@ -550,10 +550,10 @@ class Fetcher:
             return
         self._connection = connection
         self._backoff_s = max(self._backoff_s, FIRST_RECONNECT_S)
-        connection.on_lost = self._lost
+        connection.on_lost = self._handle_loss
         self._send()
 
-    def _lost(self, reason: str) -> None:
+    def _handle_loss(self, reason: str) -> None:
         """The connection is gone. Its answers would be outdated; the next one begins with a new session."""
         connection, self._connection = self._connection, None
         if connection is None or self._is_closed:
@@ -567,9 +567,9 @@ class Fetcher:
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(coroutine, name=f"fetcher {self.number} of leader {self.leader}")
         self._tasks[task] = None
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._handle_end)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _handle_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
         if not task.cancelled() and task.exception() is not None:
             logger.error("copying from broker %d failed", self.leader, exc_info=task.exception())

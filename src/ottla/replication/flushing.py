@@ -49,7 +49,7 @@ class Flushing:
         log = self._partition.log
         flush = self._in_flight = log.start_flush()
         if flush is not None:
-            self._offload(flush.run).add_done_callback(partial(self._flushed, log))
+            self._offload(flush.run).add_done_callback(partial(self._handle_flush, log))
 
     def hold(self, action: Callable[[], None]) -> None:
         """Start no flush until `resume`. `action` is called when none is in flight, which may be now.
@@ -90,7 +90,7 @@ class Flushing:
         """Whether a flush is tried again soon, because the disk was full."""
         return self._retry is not None
 
-    def _flushed(self, log: Log, future: asyncio.Future[Any]) -> None:
+    def _handle_flush(self, log: Log, future: asyncio.Future[Any]) -> None:
         self._finish(log, future)
         action, self._after = self._after, None
         if action is not None:

@@ -150,7 +150,7 @@ class Partition:
         if proposer is not None and len(state.isr) < len(state.replicas):
             proposer.note_incomplete(self)
             self._propose_joining()
-        if len(state.isr) < self._in_sync_needed(state):
+        if len(state.isr) < self._find_in_sync_needed(state):
             # The high watermark stands still until more replicas are in sync: producers need not wait for that.
             self.high_watermark.fail(KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
 
@@ -188,7 +188,7 @@ class Partition:
         if size > config.segment_bytes:
             message = f"a batch of {size} bytes is larger than segment.bytes={config.segment_bytes}"
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
-        if acks == -1 and len(state.isr) < self._in_sync_needed(state):
+        if acks == -1 and len(state.isr) < self._find_in_sync_needed(state):
             message = f"{len(state.isr)} in-sync replicas, min.insync.replicas={config.min_insync_replicas}"
             error = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, message)
             raise explain_refusal(self._refused, header, error)
@@ -439,9 +439,9 @@ class Partition:
     def has_enough_in_sync(self) -> bool:
         """Whether as many replicas are in sync as min.insync.replicas asks for, so that acks=all can be served."""
         state = self.state
-        return state is not None and len(state.isr) >= self._in_sync_needed(state)
+        return state is not None and len(state.isr) >= self._find_in_sync_needed(state)
 
-    def _in_sync_needed(self, state: PartitionImage) -> int:
+    def _find_in_sync_needed(self, state: PartitionImage) -> int:
         # As in Kafka, a topic with fewer replicas than min.insync.replicas can still be written to.
         return min(self.config.min_insync_replicas, len(state.replicas))
 
@@ -453,7 +453,7 @@ class Partition:
         committed = self.log.recovery_point if self.config.flush_messages == 1 else end
         in_sync = self.in_sync
         if in_sync is not None:
-            if len(state.isr) < self._in_sync_needed(state):
+            if len(state.isr) < self._find_in_sync_needed(state):
                 return
             committed = in_sync.committed(committed, end, self._isr_proposer)
         self.high_watermark.advance(committed)

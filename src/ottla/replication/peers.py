@@ -174,7 +174,7 @@ class Peers:
                 continue
             link.task, link.connection = None, connection
             link.backoff_s, link.was_lost = 0.0, False
-            connection.on_lost = lambda reason: self._lost(link, reason)
+            connection.on_lost = lambda reason: self._handle_loss(link, reason)
             self._note_answer(link)
             opened, link.opened = link.opened, None
             if opened is not None:
@@ -186,7 +186,7 @@ class Peers:
             logger.info("broker %d cannot be reached: %s", link.broker_id, error)
         _fail_waiters(link, error)
 
-    def _lost(self, link: _Link, reason: str) -> None:
+    def _handle_loss(self, link: _Link, reason: str) -> None:
         logger.info("lost the connection to broker %d: %s", link.broker_id, reason)
         link.connection, link.was_lost = None, True
         self._start_connecting(link)

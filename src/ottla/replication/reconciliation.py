@@ -115,7 +115,7 @@ class Reconciliation:
         for path in discovery.doomed:
             self._deleted.remove(path)
         for topic, index, log, directory, high_watermark in discovery.found.values():
-            self._add(topic, index, log, directory, high_watermark, self._topic_config(image, topic.name))
+            self._add(topic, index, log, directory, high_watermark, self._find_topic_config(image, topic.name))
         for topic, index in discovery.unreadable:
             self._replicas.offline.add(topic.name, topic.id, index)
         if len(self._replicas.directories_in_service()) < len(self._replicas.directories):
@@ -309,11 +309,11 @@ class Reconciliation:
             self._deleted.add(partition, directory)
         self._deleted.rename_some()
 
-    def _topic_config(self, image: Image, topic: str) -> TopicConfig:
+    def _find_topic_config(self, image: Image, topic: str) -> TopicConfig:
         return TopicConfig.of(image.config(ConfigResource.TOPIC, topic), self._settings())
 
     def _configure(self, topic: str, image: Image) -> None:
-        config = self._topic_config(image, topic)
+        config = self._find_topic_config(image, topic)
         for partition in self._replicas.of_topic(topic).values():
             partition.configure(config, log_settings(config, self._settings()))
 
@@ -359,7 +359,7 @@ class Reconciliation:
         try:
             # A new topic must not inherit the offsets of an old one of the same name.
             self._checkpoints.forget(partitions)
-            config = self._topic_config(self._image, topic.name)
+            config = self._find_topic_config(self._image, topic.name)
             for index in new:
                 self._create_log(topic, index, config)
         except OSError as error:

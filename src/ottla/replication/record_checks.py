@@ -67,11 +67,11 @@ class RecordChecks:
                 return validate(records, header, rules, now_ms, survey, INLINE_UNPACKED_BYTES if packed else most)
             except TooLarge:
                 pass  # too much for the event loop
-        return self._in_thread(partial(_validate_in_thread, records, header, rules, now_ms, survey, most))
+        return self._run_in_thread(partial(_validate_in_thread, records, header, rules, now_ms, survey, most))
 
     # Threads
 
-    def _in_thread(self, work: Callable[[], CheckResult]) -> asyncio.Future[CheckResult]:
+    def _run_in_thread(self, work: Callable[[], CheckResult]) -> asyncio.Future[CheckResult]:
         answer: asyncio.Future[CheckResult] = asyncio.get_running_loop().create_future()
         self._waiting.append((answer, work))
         self._start()
@@ -82,9 +82,9 @@ class RecordChecks:
             answer, work = self._waiting.popleft()
             if not answer.cancelled():  # the client is still connected
                 self._running += 1
-                self._offload(work).add_done_callback(partial(self._done, answer))
+                self._offload(work).add_done_callback(partial(self._handle_result, answer))
 
-    def _done(self, answer: asyncio.Future[CheckResult], work: asyncio.Future[CheckResult]) -> None:
+    def _handle_result(self, answer: asyncio.Future[CheckResult], work: asyncio.Future[CheckResult]) -> None:
         self._running -= 1
         error = None if work.cancelled() else work.exception()
         if not answer.done():
@@ -102,9 +102,9 @@ class RecordChecks:
         self._surveyed += records
         if self._surveyed >= RECORDS_WORTH_COMPILING:
             self._compiling = True
-            self._offload(load_library, columns.compile_survey).add_done_callback(self._compiled)
+            self._offload(load_library, columns.compile_survey).add_done_callback(self._handle_compiled)
 
-    def _compiled(self, future: asyncio.Future[columns.Surveyor]) -> None:
+    def _handle_compiled(self, future: asyncio.Future[columns.Surveyor]) -> None:
         if future.cancelled():
             return
         error = future.exception()

@@ -100,9 +100,11 @@ class Truncations:
         partition.flushing.hold(lambda: self._run(partition, truncation))
 
     def _run(self, partition: Partition, truncation: Truncation) -> None:
-        self._offload(truncation.run).add_done_callback(lambda future: self._ran(partition, truncation, future))
+        self._offload(truncation.run).add_done_callback(
+            lambda future: self._handle_result(partition, truncation, future)
+        )
 
-    def _ran(self, partition: Partition, truncation: Truncation, future: asyncio.Future[Any]) -> None:
+    def _handle_result(self, partition: Partition, truncation: Truncation, future: asyncio.Future[Any]) -> None:
         error = None if future.cancelled() else future.exception()
         if partition.state is None or future.cancelled():
             self._end(partition)  # the replica was retired meanwhile

@@ -135,7 +135,7 @@ class AclSet:
         yield from by_pattern.get((resource_type, PatternType.LITERAL, name), ())
         if name != WILDCARD:
             yield from by_pattern.get((resource_type, PatternType.LITERAL, WILDCARD), ())
-        for length in self._prefix_lengths(resource_type):
+        for length in self._list_prefix_lengths(resource_type):
             if length > len(name):
                 break
             yield from by_pattern.get((resource_type, PatternType.PREFIXED, name[:length]), ())
@@ -159,7 +159,7 @@ class AclSet:
             if pattern[0] == resource_type:
                 yield from acls
 
-    def _prefix_lengths(self, resource_type: int) -> list[int]:
+    def _list_prefix_lengths(self, resource_type: int) -> list[int]:
         known = self._lengths.get(resource_type)
         if known is None:
             known = sorted(length for kind, length in self._prefixes if kind == resource_type)

@@ -27,7 +27,7 @@ def log_decision(client: Client, right: Right, name: str, api: str, verdict: Ver
             principal=client.principal,
             operation=right.operation.name,
             host=client.address,
-            resource=f"{_camel(right.resource_type.name)}:LITERAL:{shorten(name)}",
+            resource=f"{_to_camel_case(right.resource_type.name)}:LITERAL:{shorten(name)}",
             request=api,
             rule=verdict.rule if verdict.acl is None else f"{verdict.rule} {_describe(verdict.acl)}",
         ),
@@ -51,9 +51,9 @@ def logs_allowed() -> bool:
 
 
 def _describe(acl: Acl) -> str:
-    resource = f"{_camel(acl.resource_type.name)}:{acl.pattern_type.name}:{acl.name}"
+    resource = f"{_to_camel_case(acl.resource_type.name)}:{acl.pattern_type.name}:{acl.name}"
     return f"{acl.permission.name} {acl.operation.name} {resource} {acl.principal} {acl.host}"
 
 
-def _camel(name: str) -> str:
+def _to_camel_case(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("_"))

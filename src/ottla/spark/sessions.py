@@ -49,7 +49,7 @@ def session(
     settings[_JAVA_OPTIONS] = _silence(str(settings.get(_JAVA_OPTIONS, "")))
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in settings.items():
-        builder = builder.config(key, _text(value))
+        builder = builder.config(key, _to_text(value))
     found = builder.getOrCreate()
     if found not in _with_listener:
         found.streams.addListener(WaitingQueries(found))
@@ -74,5 +74,5 @@ def _prepare_environment() -> None:
         os.environ["PYTHONPATH"] = os.pathsep.join(path for path in (home, *paths) if path)
 
 
-def _text(value: object) -> str:
+def _to_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

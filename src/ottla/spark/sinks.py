@@ -99,7 +99,7 @@ class _Sink:
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         try:
-            self._write_batch(frame, batch_id, self._ledger_of(frame.sparkSession))
+            self._write_batch(frame, batch_id, self._make_ledger(frame.sparkSession))
         finally:
             self._client.close()  # Spark does not tell a sink that its query has ended
 
@@ -112,7 +112,7 @@ class _Sink:
                     self._compute(frame)
                     return
                 self._write(frame, producer, ledger)
-                sources = self._sources(frame.sparkSession, batch_id)
+                sources = self._find_sources(frame.sparkSession, batch_id)
                 ending = True
                 ledger.commit(batch_id, sources)
                 return
@@ -138,7 +138,7 @@ class _Sink:
             text = f"or the answer to its commit was lost; a restart of the query finds out: {text}"
         return BatchRefused(f"batch {batch_id} was not written to topic {self._topic!r}: {text}")
 
-    def _ledger_of(self, spark: SparkSession) -> BatchLedger:
+    def _make_ledger(self, spark: SparkSession) -> BatchLedger:
         if self._ledger is None:
             query_id = spark.sparkContext.getLocalProperty(QUERY_ID)
             if query_id is None:
@@ -168,7 +168,7 @@ class _Sink:
         """Run a batch that was written before: its plan may update state."""
         frame.mapInArrow(_drop_rows, REPORT_SCHEMA).collect()
 
-    def _sources(self, spark: SparkSession, batch_id: int) -> dict[str, dict[TopicPartition, int]]:
+    def _find_sources(self, spark: SparkSession, batch_id: int) -> dict[str, dict[TopicPartition, int]]:
         """The offsets at which the batch ends in its source topics, from Spark's offset log."""
         if self._group is None:
             return {}

@@ -38,9 +38,9 @@ def tables(
     $OTTLA_BOOTSTRAP, of the profile in use, or localhost:9092. In SQL a name with dots or dashes needs backquotes.
     """
     given = complete_options(bootstrap, options)
-    names = list(topics) or _topics(given)
+    names = list(topics) or _list_topics(given)
     for name in names:
-        _load(spark, name, given, streaming).createOrReplaceTempView(_quoted(name))
+        _load(spark, name, given, streaming).createOrReplaceTempView(_quote(name))
     return names
 
 
@@ -67,14 +67,14 @@ def sql(
                 with silence_query_loggers():
                     return running.sql(text)
             except AnalysisException as error:
-                missing = _missing(error)
+                missing = _list_missing(error)
                 if missing is None:
                     raise
-            known = _topics(given) if known is None else known
-            view, topic = _topic_of(missing, known)
+            known = _list_topics(given) if known is None else known
+            view, topic = _find_topic(missing, known)
             if view in made:
                 raise UnknownTopic(f"topic {topic!r} cannot be used here")
-            _load(running, topic, given, streaming).createOrReplaceTempView(_quoted(view))
+            _load(running, topic, given, streaming).createOrReplaceTempView(_quote(view))
             made.append(view)
     finally:
         for view in made:
@@ -104,7 +104,7 @@ def _load(spark: SparkSession, topic: str, given: Mapping[str, str], streaming: 
     return spark.readStream.format("ottla").options(**options).load()
 
 
-def _topics(given: Mapping[str, str]) -> list[str]:
+def _list_topics(given: Mapping[str, str]) -> list[str]:
     kafka = {name: value for name, value in given.items() if name.startswith(KAFKA_PREFIX)}
     client = Client({name.removeprefix(KAFKA_PREFIX): value for name, value in kafka.items()})
     try:
@@ -113,7 +113,7 @@ def _topics(given: Mapping[str, str]) -> list[str]:
         client.close()
 
 
-def _topic_of(parts: list[str], known: list[str]) -> tuple[str, str]:
+def _find_topic(parts: list[str], known: list[str]) -> tuple[str, str]:
     """The name of the view and the topic for it. The topic may differ in case if it is the only one."""
     name = ".".join(parts)
     same = [topic for topic in known if topic == name] or [topic for topic in known if topic.lower() == name.lower()]
@@ -126,7 +126,7 @@ def _topic_of(parts: list[str], known: list[str]) -> tuple[str, str]:
     return name, same[0]
 
 
-def _missing(error: AnalysisException) -> list[str] | None:
+def _list_missing(error: AnalysisException) -> list[str] | None:
     """The parts of the table name that Spark did not find; None for another error."""
     if not (error.getCondition() or "").startswith(_NOT_FOUND):
         return None
@@ -134,5 +134,5 @@ def _missing(error: AnalysisException) -> list[str] | None:
     return [part.replace("``", "`") for part in _PART.findall(name)] or None
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"

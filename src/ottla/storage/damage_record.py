@@ -38,14 +38,14 @@ def load(disk: Disk, directory: str, segments: Sequence[Segment]) -> None:
     Ranges that are sound now were repaired or replaced in the meantime, and are left out.
     """
     by_base = {segment.base_offset: segment for segment in segments}
-    for base, *numbers in _entries(disk.read(f"{directory}/{names.DAMAGE}")):
+    for base, *numbers in _list_entries(disk.read(f"{directory}/{names.DAMAGE}")):
         segment, damage = by_base.get(base), Damage(*numbers)
         if segment is not None and damage.end <= segment.size and not _is_sound(segment, damage):
             logger.warning("%s is damaged in bytes %d to %d, as was found before", segment, damage.position, damage.end)
             segment.damage = (*segment.damage, damage)
 
 
-def _entries(data: bytes) -> list[list[int]]:
+def _list_entries(data: bytes) -> list[list[int]]:
     version, count, *lines = data.decode("ascii").splitlines()
     entries = [[int(number) for number in line.split(" ")] for line in lines]
     if version != "0" or count != str(len(entries)) or any(len(entry) != _FIELDS for entry in entries):

@@ -33,11 +33,11 @@ def find_topics(disk: Disk, directories: Sequence[DataDirectory]) -> FoundTopics
             if topic_id == NO_TOPIC_ID:
                 topic_id = sha256(partition.topic.encode()).digest()[:16]
                 write_topic_id(disk, partition.path, topic_id)
-            found.setdefault((partition.topic, topic_id), {})[partition.index] = _last_epoch(disk, partition.path)
+            found.setdefault((partition.topic, topic_id), {})[partition.index] = _find_last_epoch(disk, partition.path)
     return found
 
 
-def _last_epoch(disk: Disk, directory: str) -> int:
+def _find_last_epoch(disk: Disk, directory: str) -> int:
     try:
         return LeaderEpochs.load(disk, f"{directory}/{names.EPOCHS}").latest
     except (FileNotFoundError, ValueError):

@@ -38,12 +38,12 @@ class Batches:
         number = bisect_left(self.positions, position)
         return number < len(self.positions) and self.positions[number] == position
 
-    def ending_at(self, offset: int) -> int | None:
+    def find_ending_at(self, offset: int) -> int | None:
         """The number of the batch whose last offset this is."""
         number = bisect_left(self.lasts, offset)
         return number if number < len(self.lasts) and self.lasts[number] == offset else None
 
-    def holding(self, offset: int) -> int | None:
+    def find_holding(self, offset: int) -> int | None:
         """The number of the batch that this offset is in."""
         number = bisect_right(self.firsts, offset) - 1
         return number if number >= 0 and offset <= self.lasts[number] else None
@@ -68,7 +68,7 @@ def find_offset_index_problem(data: bytes, base: int, batches: Batches) -> str:
             return f"byte {position} does not follow {before}"
         if not batches.begins_at(position):
             return f"no batch begins at byte {position}"
-        number = batches.ending_at(offset)
+        number = batches.find_ending_at(offset)
         if number is None or not position <= batches.positions[number] < end:
             return f"offset {offset} is not the last of a batch between bytes {position} and {end}"
         before = position
@@ -82,7 +82,7 @@ def find_time_index_problem(data: bytes, base: int, batches: Batches, *, sealed:
     except CorruptIndex as error:
         return str(error)
     for timestamp, relative in zip(index.timestamps, index.offsets, strict=True):
-        number = batches.holding(base + relative)
+        number = batches.find_holding(base + relative)
         if number is None:
             return f"offset {base + relative} is not in the segment"
         if not timestamp == batches.timestamps[number] == batches.largest_so_far[number]:

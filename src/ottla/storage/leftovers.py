@@ -20,8 +20,8 @@ from ottla.storage.scan import scan
 def settle_leftovers(disk: Disk, directory: str) -> list[str]:
     """Leave only segments, snapshots and checkpoints. Returns the names that are in the directory then."""
     found = before = disk.list(directory)
-    first_cleaned = min((_offset(name) for name in found if name.endswith(names.CLEANED)), default=None)
-    begun = [name for name in found if name.endswith(names.SWAP) and _offset(name) >= (first_cleaned or 0)]
+    first_cleaned = min((_parse_offset(name) for name in found if name.endswith(names.CLEANED)), default=None)
+    begun = [name for name in found if name.endswith(names.SWAP) and _parse_offset(name) >= (first_cleaned or 0)]
     if first_cleaned is not None and begun:
         # Only a .cleaned file shows that these .swap files are incomplete, so they have to be deleted before it.
         for name in begun:
@@ -82,7 +82,7 @@ def _promote(disk: Disk, swap: str) -> None:
     disk.rename(swap, swap.removesuffix(names.SWAP))
 
 
-def _offset(name: str) -> int:
+def _parse_offset(name: str) -> int:
     digits = name.split(".", 1)[0]
     return int(digits) if digits.isascii() and digits.isdigit() else 0
 

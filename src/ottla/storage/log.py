@@ -497,7 +497,7 @@ class Log:
         self.end_offset = min(offset, cut.base_offset) if cut is not None else offset
         self._files.drop_snapshots_after(self.end_offset)
         self.epochs.truncate_from_end(self.end_offset)
-        return self._after_cut(cut)
+        return self._finish_cut(cut)
 
     def start_new(self, offset: int, now_ms: int = 0) -> Truncation:
         """Like `start_truncation`, for all records. The next one gets `offset`."""
@@ -508,9 +508,9 @@ class Log:
         self.producers.clear()
         self.epochs.clear()
         self.end_offset = self.log_start_offset = offset
-        return self._after_cut(None)
+        return self._finish_cut(None)
 
-    def _after_cut(self, cut: BatchLocation | None) -> Truncation:
+    def _finish_cut(self, cut: BatchLocation | None) -> Truncation:
         self.truncations += 1
         self.recovery_point = min(self.recovery_point, self.end_offset)
         self.log_start_offset = min(self.log_start_offset, self.end_offset)

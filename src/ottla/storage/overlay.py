@@ -147,7 +147,7 @@ class OverlayDisk:
 
     # Finding
 
-    def _child(self, directory: _Directory, name: str) -> "_Directory | _Content | None":
+    def _find_child(self, directory: _Directory, name: str) -> "_Directory | _Content | None":
         known = directory.children.get(name)
         if known is not None or name in directory.gone or directory.lower is None:
             return known
@@ -165,13 +165,13 @@ class OverlayDisk:
 
     def _find(self, path: str) -> "_Directory | _Content | None":
         node: _Directory | _Content | None = self._root
-        for name in _names(path):
+        for name in _list_names(path):
             if not isinstance(node, _Directory):
                 return None
-            node = self._child(node, name)
+            node = self._find_child(node, name)
         return node
 
-    def _directory(self, path: str) -> _Directory:
+    def _find_directory(self, path: str) -> _Directory:
         found = self._find(path)
         if found is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
@@ -189,7 +189,7 @@ class OverlayDisk:
 
     def _put(self, path: str, node: "_Directory | _Content") -> None:
         parent, name = posixpath.split(path)
-        directory = self._directory(parent)
+        directory = self._find_directory(parent)
         directory.children[name] = node
         directory.gone.discard(name)
 
@@ -198,7 +198,7 @@ class OverlayDisk:
         if found is None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
         parent, name = posixpath.split(path)
-        directory = self._directory(parent)
+        directory = self._find_directory(parent)
         directory.children.pop(name, None)
         directory.gone.add(name)
         return found
@@ -228,7 +228,7 @@ class OverlayDisk:
         return self._find(path) is not None
 
     def list(self, path: str) -> Sequence[str]:
-        directory = self._directory(path)
+        directory = self._find_directory(path)
         below = self._below.list(directory.lower) if directory.lower is not None else ()
         return sorted({*directory.children, *(name for name in below if name not in directory.gone)})
 
@@ -274,7 +274,7 @@ class OverlayDisk:
         self._take(path)
 
     def fsync_directory(self, path: str) -> None:
-        self._directory(path)
+        self._find_directory(path)
 
     def lock(self, path: str) -> FileLock:
         """Take the lock of a broker that writes, if its file exists and may be opened. That changes nothing on disk."""
@@ -288,5 +288,5 @@ class OverlayDisk:
             return _FreeLock()  # a volume that nobody can write to needs no lock
 
 
-def _names(path: str) -> list[str]:
+def _list_names(path: str) -> list[str]:
     return [name for name in posixpath.normpath(path).split("/") if name]

@@ -247,7 +247,7 @@ class ProducerStates:
     def _evict(self) -> None:
         """Forget producers whose last batch is the oldest, unless a transaction is open."""
         idle = (producer for producer in self.producers.values() if producer.transaction_start == NO_TRANSACTION)
-        for producer in nsmallest(EVICTED_AT_ONCE, idle, key=_last_offset):
+        for producer in nsmallest(EVICTED_AT_ONCE, idle, key=_find_last_offset):
             del self.producers[producer.producer_id]
 
     def clear(self) -> None:
@@ -280,7 +280,7 @@ def _is_between(first: int, last: int, batches: Sequence[AppendedBatch]) -> bool
     )
 
 
-def _last_offset(producer: ProducerState) -> int:
+def _find_last_offset(producer: ProducerState) -> int:
     """Where the producer's last batch or marker is."""
     return max(producer.batches[-1].last_offset if producer.batches else -1, producer.marker_offset)
 

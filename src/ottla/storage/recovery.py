@@ -48,7 +48,7 @@ class Recovery:
         self.cache = cache
         found = leftovers.settle_leftovers(disk, directory)
         self._names = frozenset(found)
-        self.segments = [self._segment(base) for base in names.offsets_with(found, names.LOG)]
+        self.segments = [self._open_segment(base) for base in names.offsets_with(found, names.LOG)]
         for segment in self.segments:
             segment.is_suspect = not self._names.issuperset(segment.index_names)
         self.snapshots = names.offsets_with(found, names.SNAPSHOT)
@@ -170,7 +170,7 @@ class Recovery:
         self.end_offset = base
         for index in range(first, len(self.segments)):
             segment = self.segments[index]
-            if index > first and self._lost_between(segment, recovery_point):
+            if index > first and self._has_lost_between(segment, recovery_point):
                 logger.warning(
                     "%s ends at offset %d: the records from there to %d were lost before they were flushed",
                     self.directory,
@@ -196,7 +196,7 @@ class Recovery:
         self.segments[-1].is_active = True
         self._report()
 
-    def _lost_between(self, segment: Segment, recovery_point: int) -> bool:
+    def _has_lost_between(self, segment: Segment, recovery_point: int) -> bool:
         """Whether unflushed records before this segment are missing: the power went before they reached the disk.
 
         Compaction and damage leave gaps, too. Our compaction takes nothing from behind the recovery point on disk. So
@@ -232,7 +232,7 @@ class Recovery:
                 break
             end = size if further is None else further
             logger.error("%s is damaged in bytes %d to %d, which had been flushed: %s", segment, position, end, reason)
-            damages.append(self._damage(segment, index, position, end, further))
+            damages.append(self._describe_damage(segment, index, position, end, further))
             self._has_gaps = True
             position = end
             segment.skip_to(end)
@@ -266,7 +266,7 @@ class Recovery:
             return position, str(error)
         return position, None
 
-    def _damage(self, segment: Segment, index: int, position: int, end: int, further: int | None) -> Damage:
+    def _describe_damage(self, segment: Segment, index: int, position: int, end: int, further: int | None) -> Damage:
         if further is not None:
             next_offset = next(scan(segment.file, further, segment.file.size))[1].base_offset
         else:
@@ -291,7 +291,7 @@ class Recovery:
 
     # Segments
 
-    def _segment(self, base_offset: int) -> Segment:
+    def _open_segment(self, base_offset: int) -> Segment:
         interval = self.settings.index_interval_bytes
         return Segment(
             self.disk, self.directory, base_offset, created_ms=self.now_ms, interval=interval, cache=self.cache

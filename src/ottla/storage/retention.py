@@ -59,7 +59,7 @@ def find_expired(log: RetainedLog, up_to: int, now_ms: int) -> Expired | None:
             continue
         if surplus >= segment.size:
             excess.append(segment.base_offset)
-        elif 0 <= settings.retention_ms < now_ms - _newest(segment, settings, now_ms):
+        elif 0 <= settings.retention_ms < now_ms - _find_newest(segment, settings, now_ms):
             old.append(segment.base_offset)
         else:
             break
@@ -70,7 +70,7 @@ def find_expired(log: RetainedLog, up_to: int, now_ms: int) -> Expired | None:
     return Expired(old, excess, start, with_active=start > segments[-1].base_offset)
 
 
-def _newest(segment: Segment, settings: LogSettings, now_ms: int) -> int:
+def _find_newest(segment: Segment, settings: LogSettings, now_ms: int) -> int:
     timestamp = segment.max_timestamp
     believable = timestamp >= 0 and timestamp - now_ms <= settings.timestamps_ahead_ms
     return timestamp if believable else segment.created_ms

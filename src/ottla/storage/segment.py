@@ -188,13 +188,13 @@ class Segment:
         """The largest timestamp, and the last offset of the first batch that has it."""
         if self._max_timestamp == UNKNOWN:
             self._read_max_timestamp()
-            if not self.is_active and not self._max_timestamp_holds():
+            if not self.is_active and not self._has_right_max_timestamp():
                 logger.warning("%s: the time index is wrong, it is rebuilt", self)
                 self.rebuild_indexes()
         return self._max_timestamp, self._max_timestamp_offset
 
     def _read_max_timestamp(self) -> None:
-        entry = self._last_entry(names.TIME_INDEX, TIME_ENTRY_SIZE)
+        entry = self._read_last_entry(names.TIME_INDEX, TIME_ENTRY_SIZE)
         if entry is not None:
             timestamp, relative_offset = last_time_entry(entry)
             self._max_timestamp, self._max_timestamp_offset = timestamp, self.base_offset + relative_offset
@@ -203,7 +203,7 @@ class Segment:
         else:
             self._max_timestamp = -1
 
-    def _max_timestamp_holds(self) -> bool:
+    def _has_right_max_timestamp(self) -> bool:
         """Whether the batch in the last entry of the time index has the timestamp of that entry."""
         if self._max_timestamp < 0:
             return True
@@ -374,7 +374,7 @@ class Segment:
 
         The files keep their bytes until `Truncation.run`, and nothing may be appended before that.
         """
-        location = self._first_to_go(offset)
+        location = self._find_first_to_go(offset)
         self._activate()
         if location is None:
             return None
@@ -398,7 +398,7 @@ class Segment:
             self.transactions.replace([])
             self.is_suspect = True
 
-    def _first_to_go(self, offset: int) -> BatchLocation | None:
+    def _find_first_to_go(self, offset: int) -> BatchLocation | None:
         for damage in self.damage:
             if damage.first_offset <= offset < damage.next_offset:
                 return BatchLocation(damage.first_offset, damage.position, damage.end - damage.position)
@@ -431,7 +431,7 @@ class Segment:
             self.forget()
             self.is_active = True
             return self.base_offset
-        entry = self._last_entry(names.OFFSET_INDEX, OFFSET_ENTRY_SIZE)
+        entry = self._read_last_entry(names.OFFSET_INDEX, OFFSET_ENTRY_SIZE)
         if entry is None and self.is_suspect:
             raise CorruptIndex(f"{self} has no indexes")
         relative_offset, position = last_offset_entry(entry) if entry is not None else (None, 0)
@@ -510,7 +510,7 @@ class Segment:
             self._cache.admit(self, len(data))
         return None
 
-    def _last_entry(self, suffix: str, entry_size: int) -> bytes | None:
+    def _read_last_entry(self, suffix: str, entry_size: int) -> bytes | None:
         """Read the last entry of an index file; None if there is none, or the size of the file is wrong."""
         try:
             file = self._disk.open_read(self.path(suffix))

@@ -67,7 +67,7 @@ class Truncation:
         except FileNotFoundError:
             # Retention was faster. It never takes the last segment.
             found = [segment for segment in self._segments if disk.exists(segment.path(names.LOG))]
-            snapshots = [offset for offset in self._snapshots if disk.exists(self._path(offset))]
+            snapshots = [offset for offset in self._snapshots if disk.exists(self._make_path(offset))]
             if not found or (len(found), len(snapshots)) == (len(self._segments), len(self._snapshots)):
                 raise
             self._segments, self._snapshots = tuple(found), snapshots
@@ -76,5 +76,5 @@ class Truncation:
                 copy.close()
         return self._restore_producers()
 
-    def _path(self, snapshot: int) -> str:
+    def _make_path(self, snapshot: int) -> str:
         return names.path(self._directory, snapshot, names.SNAPSHOT)

@@ -177,7 +177,7 @@ class _Walk:
         file = self._disk.open_read(path)
         try:
             report.bytes += file.size
-            for position, header in self._in_order(file, base, following):
+            for position, header in self._iterate_in_order(file, base, following):
                 batches.add(position, header)
                 self._follow_transactions(file, position, header, markers, aborted)
                 self._epochs.follow(header)
@@ -216,7 +216,7 @@ class _Walk:
         self._damaged = False
         self._report.end_offset = offset
 
-    def _in_order(self, file: File, base: int, following: int | None) -> Iterator[tuple[int, BatchHeader]]:
+    def _iterate_in_order(self, file: File, base: int, following: int | None) -> Iterator[tuple[int, BatchHeader]]:
         """Yield the batches whose offsets fit between those of their neighbours: the checksum does not cover offsets.
 
         A batch is held back until the next one is seen. If the two overlap, and there is a gap before the first of
@@ -224,11 +224,11 @@ class _Walk:
         """
         limit = following if following is not None else base + RELATIVE_OFFSET_MAX + 1
         held: tuple[int, BatchHeader] | None = None
-        for found in self._sound(file, is_last=following is None):
+        for found in self._iterate_sound(file, is_last=following is None):
             offset = found[1].base_offset if found is not None else -1
             expected = self._report.end_offset
             if held is not None and expected <= offset < held[1].next_offset and held[1].base_offset > expected:
-                self._misplace(*held, f"and offset {offset} after it")
+                self._note_misplaced(*held, f"and offset {offset} after it")
                 held = None
             if held is not None:
                 yield self._accept(*held)
@@ -238,7 +238,7 @@ class _Walk:
             elif expected <= offset <= found[1].last_offset < limit:
                 held = found
             else:
-                self._misplace(*found, f"where {expected} is next")
+                self._note_misplaced(*found, f"where {expected} is next")
         if held is not None:
             yield self._accept(*held)
 
@@ -248,11 +248,11 @@ class _Walk:
         self._thinned |= header.record_count != header.last_offset_delta + 1
         return position, header
 
-    def _misplace(self, position: int, header: BatchHeader, where: str) -> None:
+    def _note_misplaced(self, position: int, header: BatchHeader, where: str) -> None:
         self._report.add_loss(self._log_path, f"offset {header.base_offset} at byte {position}, {where}")
         self._damaged = True
 
-    def _sound(self, file: File, *, is_last: bool) -> Iterator[tuple[int, BatchHeader] | None]:
+    def _iterate_sound(self, file: File, *, is_last: bool) -> Iterator[tuple[int, BatchHeader] | None]:
         """Yield the segment's sound batches, and None for damaged bytes between them, which are reported."""
         begin, size, next_offset = 0, file.size, self._report.end_offset
         while begin < size:

@@ -49,9 +49,9 @@ class Point(NamedTuple):
 def decode_metrics(data: bytes | bytearray | memoryview) -> list[Point]:
     """All values. MalformedMetrics if the bytes are not MetricsData, or are too many values."""
     points: list[Point] = []
-    for resource in _messages(memoryview(data), 1):
-        for scope in _messages(resource, 2):
-            for metric in _messages(scope, 2):
+    for resource in _read_messages(memoryview(data), 1):
+        for scope in _read_messages(resource, 2):
+            for metric in _read_messages(scope, 2):
                 points.extend(_read_metric(metric))
                 if len(points) > POINTS_MAX:
                     raise MalformedMetrics(f"more than {POINTS_MAX} values")
@@ -60,29 +60,29 @@ def decode_metrics(data: bytes | bytearray | memoryview) -> list[Point]:
 
 def _read_metric(metric: memoryview) -> Iterator[Point]:
     name = ""
-    for number, _, value in _fields(metric):
+    for number, _, value in _read_fields(metric):
         if number == 1 and isinstance(value, memoryview):
-            name = _text(value)
-    for number, _, value in _fields(metric):
+            name = _read_text(value)
+    for number, _, value in _read_fields(metric):
         if not isinstance(value, memoryview):
             continue
         if number in (5, 7):
             is_delta = _is_delta(value)
-            for point in _messages(value, 1):
+            for point in _read_messages(value, 1):
                 yield _read_number(name, point, is_sum=number == 7, is_delta=is_delta)
         elif number == 9:
             is_delta = _is_delta(value)
-            for point in _messages(value, 1):
+            for point in _read_messages(value, 1):
                 yield from _read_histogram(name, point, is_delta)
 
 
 def _is_delta(data: memoryview) -> bool:
-    return any(number == 2 and value == DELTA for number, _, value in _fields(data))
+    return any(number == 2 and value == DELTA for number, _, value in _read_fields(data))
 
 
 def _read_number(name: str, point: memoryview, *, is_sum: bool, is_delta: bool) -> Point:
     value, attributes = 0.0, []
-    for number, wire, content in _fields(point):
+    for number, wire, content in _read_fields(point):
         if number == 7 and isinstance(content, memoryview):
             attributes.append(_read_attribute(content))
         elif number == 4 and wire == EIGHT_BYTES and isinstance(content, memoryview):
@@ -94,7 +94,7 @@ def _read_number(name: str, point: memoryview, *, is_sum: bool, is_delta: bool) 
 
 def _read_histogram(name: str, point: memoryview, is_delta: bool) -> Iterator[Point]:
     count, total, attributes = 0, 0.0, []
-    for number, wire, content in _fields(point):
+    for number, wire, content in _read_fields(point):
         if number == 9 and isinstance(content, memoryview):
             attributes.append(_read_attribute(content))
         elif number == 4 and wire == EIGHT_BYTES and isinstance(content, memoryview):
@@ -113,47 +113,47 @@ def _sort(attributes: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 
 def _read_attribute(data: memoryview) -> tuple[str, str]:
     key = value = ""
-    for number, _, content in _fields(data):
+    for number, _, content in _read_fields(data):
         if isinstance(content, memoryview):
             if number == 1:
-                key = _text(content)
+                key = _read_text(content)
             elif number == 2:
                 value = _read_any(content)
     return key, value
 
 
 def _read_any(data: memoryview) -> str:
-    for number, wire, content in _fields(data):
+    for number, wire, content in _read_fields(data):
         if isinstance(content, int):
             return str(bool(content)).lower() if number == 2 else str(content)
         if number == 1 and wire == BYTES:
-            return _text(content)
+            return _read_text(content)
         if number == 4 and wire == EIGHT_BYTES:
             return str(_DOUBLE.unpack(content)[0])
     return ""
 
 
-def _text(data: memoryview) -> str:
+def _read_text(data: memoryview) -> str:
     return bytes(data).decode(errors="replace")
 
 
-def _messages(data: memoryview, wanted: int) -> Iterator[memoryview]:
-    for number, _, value in _fields(data):
+def _read_messages(data: memoryview, wanted: int) -> Iterator[memoryview]:
+    for number, _, value in _read_fields(data):
         if number == wanted and isinstance(value, memoryview):
             yield value
 
 
-def _fields(data: memoryview) -> Iterator[Field]:
+def _read_fields(data: memoryview) -> Iterator[Field]:
     position, size = 0, len(data)
     while position < size:
-        tag, position = _varint(data, position)
+        tag, position = _read_varint(data, position)
         number, wire = tag >> 3, tag & 7
         if wire == VARINT:
-            value, position = _varint(data, position)
+            value, position = _read_varint(data, position)
             yield number, wire, value
             continue
         if wire == BYTES:
-            length, position = _varint(data, position)
+            length, position = _read_varint(data, position)
         elif wire in (EIGHT_BYTES, FOUR_BYTES):
             length = 8 if wire == EIGHT_BYTES else 4
         else:
@@ -164,7 +164,7 @@ def _fields(data: memoryview) -> Iterator[Field]:
         position += length
 
 
-def _varint(data: memoryview, position: int) -> tuple[int, int]:
+def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 7 * _VARINT_BYTES_MAX, 7):
         if position >= len(data):

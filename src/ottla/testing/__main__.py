@@ -13,13 +13,13 @@ from ottla.testing.thread import BrokerThread
 
 
 def main() -> None:
-    requests, replies = _channels()
+    requests, replies = _open_channels()
     launch = _launch(json.loads(requests.readline()))
     network = BrokerNetwork()
     try:
         host = _start(launch, network)
     except Exception as error:
-        _send(replies, {"error": _text(error)})
+        _send(replies, {"error": _to_text(error)})
         return
     _send(replies, {"result": host.ports})
     commands: dict[str, Callable[..., Any]] = {
@@ -33,14 +33,14 @@ def main() -> None:
     }
     for line in requests:
         command, *arguments = json.loads(line)
-        _send(replies, _outcome(commands[command], arguments))
+        _send(replies, _answer(commands[command], arguments))
         if command == "stop":
             return
     host.kill()
     shutil.rmtree(launch.directory, ignore_errors=True)  # the test has died and cannot remove it
 
 
-def _channels() -> tuple[IO[str], IO[str]]:
+def _open_channels() -> tuple[IO[str], IO[str]]:
     """The pipes to the test. Standard output becomes a copy of standard error, so that a print is not read as a
     reply."""
     requests, replies = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
@@ -65,14 +65,14 @@ def _start(launch: Launch, network: BrokerNetwork) -> BrokerThread:
     return BrokerThread(launch, store=store, connect=network.connector(place.broker_id))
 
 
-def _outcome(command: Callable[..., Any], arguments: list[Any]) -> dict[str, Any]:
+def _answer(command: Callable[..., Any], arguments: list[Any]) -> dict[str, Any]:
     try:
         return {"result": command(*arguments)}
     except Exception as error:
-        return {"error": _text(error)}
+        return {"error": _to_text(error)}
 
 
-def _text(error: Exception) -> str:
+def _to_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 

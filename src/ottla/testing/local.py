@@ -222,7 +222,7 @@ class LocalBroker:
     # Internals
 
     def _launch(self) -> Launch:
-        settings = {**self._config.given, "listeners": ",".join(map(_address, self._listeners))}
+        settings = {**self._config.given, "listeners": ",".join(map(_find_address, self._listeners))}
         return Launch(self.directory, settings, self._offset_ms, tuple(self._faults))
 
     def _start(self) -> Host:
@@ -278,14 +278,14 @@ class LocalBroker:
 def settings_text(settings: Mapping[str, Any]) -> dict[str, str]:
     """Converts settings to names and values of a configuration file: `log_flush_interval_ms=5` to
     `log.flush.interval.ms=5`. A name that has dots already stays as it is."""
-    return {name if "." in name else name.replace("_", "."): _text(value) for name, value in settings.items()}
+    return {name if "." in name else name.replace("_", "."): _to_text(value) for name, value in settings.items()}
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Iterable) and not isinstance(value, str):
-        return ",".join(map(_text, value))
+        return ",".join(map(_to_text, value))
     return str(value)
 
 
@@ -293,21 +293,21 @@ def error_code(error: str | ErrorCode) -> ErrorCode:
     if isinstance(error, ErrorCode):
         return error
     if error not in ErrorCode.__members__:
-        raise ValueError(f"no error is called {error!r}{_nearest(error, ErrorCode.__members__)}")
+        raise ValueError(f"no error is called {error!r}{_find_nearest(error, ErrorCode.__members__)}")
     return ErrorCode[error]
 
 
 def check_api(name: str) -> None:
     names = [api.name for api in frames.apis()]
     if name not in names:
-        raise ValueError(f"no API is called {name!r}{_nearest(name, names)}")
+        raise ValueError(f"no API is called {name!r}{_find_nearest(name, names)}")
 
 
-def _nearest(name: str, names: Iterable[str]) -> str:
+def _find_nearest(name: str, names: Iterable[str]) -> str:
     found = get_close_matches(name, list(names), n=1)
     return f"; did you mean {found[0]}?" if found else ""
 
 
-def _address(listener: Listener) -> str:
+def _find_address(listener: Listener) -> str:
     host = f"[{listener.host}]" if ":" in listener.host else listener.host
     return f"{listener.name}://{host}:{listener.port}"

@@ -105,7 +105,7 @@ MUTANTS: dict[str, tuple[object, str, Callable[..., Any], str]] = {
     "elects any replica": (leadership, "_elect", elect_anybody, ""),
     "counts on a replica that lost records": (leadership, "register", trust_every_registration, "LOST"),
     "keeps a broker in the ISR that crashed": (leadership, "register", stay_in_sync_after_a_crash, ""),
-    "keeps replicas eligible that are left behind": (leadership, "_eligible", keep_everybody_eligible, "LOST"),
+    "keeps replicas eligible that are left behind": (leadership, "_find_eligible", keep_everybody_eligible, "LOST"),
     "ignores the broker epoch of followers": (isr_changes, "_find_problem", ignore_member_epochs, "LOST"),
     "ignores the partition epoch": (isr_changes, "_check", ignore_partition_epochs, "OVERWRITTEN"),
     "drops old replicas before the new ones are in sync": (

@@ -122,13 +122,13 @@ def forget_that_it_is_under_way(queue: ChangeQueue, pending: Any, timeout_s: flo
         pending.future.set_exception(KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too late"))
 
 
-REAL_OPERATIONS, REAL_APPEND, REAL_CHANGE = SharedLog._membership_operations, SharedLog.append, Metadata.change
+REAL_OPERATIONS, REAL_APPEND, REAL_CHANGE = SharedLog._list_membership_operations, SharedLog.append, Metadata.change
 BELIEVERS: set[int] = set()
 
 Patch = tuple[type, str, Callable[..., Any] | property]
 
 MUTANTS: dict[str, tuple[list[Patch], str]] = {
-    "appends without the alive check": ([(SharedLog, "_membership_operations", without_alive_check)], "ZOMBIE"),
+    "appends without the alive check": ([(SharedLog, "_list_membership_operations", without_alive_check)], "ZOMBIE"),
     "takes a lost connection for a failed append": ([(SharedLog, "_settle", take_for_failed)], "TWICE"),
     "takes a missing entry for a failed append": ([(SharedLog, "_take_version", take_for_proof)], "TWICE"),
     "sends a lost compare-and-set again as it was": ([(SharedLog, "append", send_again)], ""),
@@ -142,7 +142,7 @@ MUTANTS: dict[str, tuple[list[Patch], str]] = {
     ),
     "fences by an old list of nodes": ([(Controller, "_fence_dead", list_nodes_first)], "MURDER"),
     "says that a change failed that is under way": (
-        [(ChangeQueue, "_time_out", forget_that_it_is_under_way)],
+        [(ChangeQueue, "_give_up", forget_that_it_is_under_way)],
         "REFUSED",
     ),
 }

@@ -1,5 +1,6 @@
 """Record batches become Arrow columns, compared record by record with the plain decoder of `batch.py`."""
 
+from collections.abc import Generator
 from random import Random
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.pipeline import decoding
-from ottla.pipeline.decoding import COLUMNS, TYPES, arrow_schema, decode
+from ottla.pipeline.decoding import COLUMNS, TYPES, arrow_schema, decode, decode_up_to
 from ottla.records.batch import HEADER_SIZE, Record, encode, encode_control
 from ottla.records.batch import decode as decode_plainly
 from ottla.records.compression import NAMES
@@ -95,6 +96,22 @@ def test_only_requested_columns_and_offsets_are_returned() -> None:
     assert list(decode([memoryview(raw)], "t", 0, 50, 60)) == []
     assert list(decode([], "t", 0, 0, 10)) == []
     assert list(decode([memoryview(b"")], "t", 0, 0, 10)) == []
+
+
+def test_decoding_ends_after_enough_rows() -> None:
+    """The rest is not read, and the offset after the last row is returned."""
+
+    def read() -> Generator[memoryview, None, None]:
+        for first in (0, 3, 6):
+            yield memoryview(encode([(None, b"v", (), 1000)] * 3, base_offset=first))
+
+    def take(rows_max: int) -> tuple[list[int], int, bool]:
+        batches = read()
+        found, following = decode_up_to(rows_max, 1 << 20, batches, "orders", 0, 1, 9)
+        return [row["offset"] for row in rows_of(found)], following, next(batches, None) is None
+
+    assert take(100) == ([1, 2, 3, 4, 5, 6, 7, 8], 9, True)
+    assert take(4) == ([1, 2, 3, 4], 5, True)
 
 
 def test_append_time_replaces_all_timestamps() -> None:

@@ -101,7 +101,7 @@ class BatchLedger:
             successor = end_transaction(self._client, producer, commit=True)
             self._successor = None if successor == producer else successor
         except (KafkaError, Unreachable):
-            if not self._landed_after_all(batch_id):
+            if not self._has_landed(batch_id):
                 raise
         self._last_batch = batch_id
 
@@ -120,7 +120,7 @@ class BatchLedger:
     def _read(self) -> CommittedOffset | None:
         return fetch_offsets(self._client, self.name, [self._where], require_stable=True).get(self._where)
 
-    def _landed_after_all(self, batch_id: int) -> bool:
+    def _has_landed(self, batch_id: int) -> bool:
         try:
             found = self._read()
         except (KafkaError, Unreachable):

@@ -45,22 +45,22 @@ class Sink(NamedTuple):
 
 def find_sinks(client: Client, prefix: str = "") -> list[Sink]:
     """The sinks whose query id begins with `prefix`."""
-    ledgers = _ledgers(client, prefix)
+    ledgers = _find_ledgers(client, prefix)
     names = [name for name in list_transactional_ids(client, prefix) if _NAME.fullmatch(name)]
     owners: dict[tuple[str, str], list[str]] = {sink: [] for sink in ledgers if _is_head(sink, ledgers)}
     topics = client.count_partitions(pattern=".*") if names else {}
     for name in names:
-        owner = _owner(name, owners, topics)
+        owner = _find_owner(name, owners, topics)
         if owner is not None:
             owners.setdefault(owner, []).append(name)
-    return [_sink(client, *owner, ledgers, owners[owner]) for owner in sorted(owners)]
+    return [_find_sink(client, *owner, ledgers, owners[owner]) for owner in sorted(owners)]
 
 
 Ledgers = dict[tuple[str, str], tuple[str, CommittedOffset]]
 """A topic and its committed offset, by query id and the rest of the group's name."""
 
 
-def _ledgers(client: Client, prefix: str) -> Ledgers:
+def _find_ledgers(client: Client, prefix: str) -> Ledgers:
     found: Ledgers = {}
     for answer in client.ask_each(ListGroupsRequest()).values():
         raise_for_errors(answer, "cannot list groups")
@@ -82,7 +82,7 @@ def _is_head(sink: tuple[str, str], ledgers: Ledgers) -> bool:
     return ledgers[sink][0] == sink[1]
 
 
-def _owner(name: str, known: Iterable[tuple[str, str]], topics: Iterable[str]) -> tuple[str, str] | None:
+def _find_owner(name: str, known: Iterable[tuple[str, str]], topics: Iterable[str]) -> tuple[str, str] | None:
     """The sink of a transactional id: one that has a ledger, or one whose topic exists."""
     found = _NAME.fullmatch(name)
     assert found is not None
@@ -92,7 +92,7 @@ def _owner(name: str, known: Iterable[tuple[str, str]], topics: Iterable[str]) -
     return (query_id, max(fitting, key=len)) if fitting else None
 
 
-def _sink(client: Client, query_id: str, topic: str, ledgers: Ledgers, names: list[str]) -> Sink:
+def _find_sink(client: Client, query_id: str, topic: str, ledgers: Ledgers, names: list[str]) -> Sink:
     start = f"{query_id}-{topic}"
     writers = [name for name in names if not _CLAIM.fullmatch(name.removeprefix(start))]
     states = transaction_states(client, writers)

@@ -95,15 +95,15 @@ class TaskLedger:
         """The identity with which a task writes its rows; None if they are written already."""
         if self._is_decided(batch_id):
             return None
-        name = self._task_name(task)
-        if self._deterministic and has_landed(self._ledger(task), batch_id, name, resume=True):
+        name = self._name_task(task)
+        if self._deterministic and has_landed(self._read_ledger(task), batch_id, name, resume=True):
             return None
         return init_producer(self._client, name, self._timeout_ms)
 
     def seal(self, batch_id: int, task: int, producer: ProducerIdentity) -> OpenTask:
         """Add the task's ledger to its transaction, after all rows are acknowledged. The result goes to the driver."""
         landed = {self._where: CommittedOffset(batch_id + 1, f"batch {batch_id}")}
-        commit_offsets_in_transaction(self._client, producer, self._task_name(task), landed)
+        commit_offsets_in_transaction(self._client, producer, self._name_task(task), landed)
         return OpenTask(task, producer.producer_id, producer.epoch, producer.protocol)
 
     def abandon(self, producer: ProducerIdentity) -> None:
@@ -115,7 +115,7 @@ class TaskLedger:
     def commit(self, batch_id: int, tasks: Sequence[OpenTask]) -> None:
         """Write the decision, then commit all transactions. May be repeated after any crash, with or without tasks."""
         if self._is_decided(batch_id):
-            tasks = self._decision(batch_id)
+            tasks = self._read_decision(batch_id)
         else:
             self._require_open(batch_id, tasks)
             self._decide(batch_id, tasks)
@@ -139,7 +139,7 @@ class TaskLedger:
         """Abort the transactions of a batch, unless it was decided."""
         if not self._is_decided(batch_id):
             for task in tasks:
-                end_quietly(self._client, self._identity(task))
+                end_quietly(self._client, self._find_identity(task))
 
     def end_leftovers(self) -> list[str]:
         """Abort the transactions that a crash left open, and return their ids. No task may be running."""
@@ -157,14 +157,14 @@ class TaskLedger:
     def _require_open(self, batch_id: int, tasks: Sequence[OpenTask]) -> None:
         """Raises TransactionsLost unless all transactions are open, as their tasks left them."""
         try:
-            states = transaction_states(self._client, [self._task_name(each.task) for each in tasks])
+            states = transaction_states(self._client, [self._name_task(each.task) for each in tasks])
         except KafkaError as error:
             if error.code != ErrorCode.UNSUPPORTED_VERSION:
                 raise
             return
         lost = []
         for each in tasks:
-            state = states.get(self._task_name(each.task))
+            state = states.get(self._name_task(each.task))
             as_left = state is not None and (state.producer_id, state.epoch) == (each.producer_id, each.epoch)
             if state is None or not as_left or not state.is_open:
                 lost.append(each.task)
@@ -186,12 +186,12 @@ class TaskLedger:
 
     def _write_decision(self, offset: int, tasks: Sequence[OpenTask]) -> None:
         """Write the parts first, because the offset of the group itself makes the decision."""
-        parts = _parts([str(task) for task in tasks])
+        parts = _list_parts([str(task) for task in tasks])
         for number, part in enumerate(parts[1:], 1):
-            self._write(self._part_name(number), offset, part)
+            self._write(self._name_part(number), offset, part)
         self._write(self.name, offset, f"{len(parts)} {parts[0]}")
 
-    def _decision(self, batch_id: int) -> list[OpenTask]:
+    def _read_decision(self, batch_id: int) -> list[OpenTask]:
         """The tasks of a decided batch; none if a later batch was decided, because then this one has landed."""
         head = self._read(self.name)
         if head is None or head.offset > batch_id + 1:
@@ -199,35 +199,35 @@ class TaskLedger:
         count, _, first = head.metadata.partition(" ")
         texts = [first]
         for number in range(1, int(count)):
-            part = self._read(self._part_name(number))
+            part = self._read(self._name_part(number))
             if part is None or part.offset != head.offset:
-                raise LedgerLost(f"the decision {self._part_name(number)!r} about batch {batch_id} is gone")
+                raise LedgerLost(f"the decision {self._name_part(number)!r} about batch {batch_id} is gone")
             texts.append(part.metadata)
         return [OpenTask(*map(int, task.split("."))) for text in texts for task in text.split()]
 
     def _end(self, batch_id: int, task: OpenTask) -> bool:
         """Commit a task's transaction; False if it was aborted. After another error the decision stands."""
         try:
-            end_transaction(self._client, self._identity(task), commit=True)
+            end_transaction(self._client, self._find_identity(task), commit=True)
             return True
         except KafkaError as error:
             if error.code not in _TOO_LATE:
                 raise
-        return has_landed(self._ledger(task.task), batch_id, self._task_name(task.task), resume=True)
+        return has_landed(self._read_ledger(task.task), batch_id, self._name_task(task.task), resume=True)
 
     # Names and offsets
 
-    def _identity(self, task: OpenTask) -> ProducerIdentity:
-        return ProducerIdentity(task.producer_id, task.epoch, self._task_name(task.task), task.protocol)
+    def _find_identity(self, task: OpenTask) -> ProducerIdentity:
+        return ProducerIdentity(task.producer_id, task.epoch, self._name_task(task.task), task.protocol)
 
-    def _task_name(self, task: int) -> str:
+    def _name_task(self, task: int) -> str:
         return f"{self.name}-{task}"
 
-    def _part_name(self, number: int) -> str:
+    def _name_part(self, number: int) -> str:
         return f"{self.name}-decision-{number}"
 
-    def _ledger(self, task: int) -> CommittedOffset | None:
-        return self._read(self._task_name(task))
+    def _read_ledger(self, task: int) -> CommittedOffset | None:
+        return self._read(self._name_task(task))
 
     def _read(self, group: str) -> CommittedOffset | None:
         return fetch_offsets(self._client, group, [self._where], require_stable=True).get(self._where)
@@ -236,7 +236,7 @@ class TaskLedger:
         commit_offsets(self._client, group, {self._where: CommittedOffset(offset, metadata)})
 
 
-def _parts(words: Sequence[str]) -> list[str]:
+def _list_parts(words: Sequence[str]) -> list[str]:
     """Words joined with spaces into texts of at most METADATA_MAX characters; at least one text."""
     parts = [""]
     for word in words:

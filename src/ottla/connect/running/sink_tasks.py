@@ -28,7 +28,7 @@ from ottla.connect.running.tolerance import TASK_PUT, DeadLetter, ErrorHandler, 
 from ottla.connect.running.topics import TopicGroup
 from ottla.connect.running.work import Failure, Order, RangeOrder, Report
 from ottla.connect.running.writing import TransactionWriter
-from ottla.pipeline.decoding import COLUMNS, decode
+from ottla.pipeline.decoding import COLUMNS, decode_up_to
 from ottla.topic_partition import TopicPartition
 from pyspark_ottla.options import RecordShape
 
@@ -161,18 +161,7 @@ class _SinkBatch:
         """Records from the start of the range to its end, or fewer if there are many; and the next offset."""
         topic, partition, start, end = wanted
         answers = fetch(self._plan.consumer, topic, partition, start, end, isolation=self._plan.isolation)
-        batches: list[pa.RecordBatch] = []
-        rows_left, bytes_left = MAX_ROWS, MAX_BYTES
-        for found in decode(answers, topic, partition, start, end, _COLUMNS):
-            batch = found.slice(0, rows_left)
-            batches.append(batch)
-            rows_left -= batch.num_rows
-            bytes_left -= batch.nbytes
-            if rows_left <= 0 or bytes_left <= 0:
-                end = batch.column("offset")[-1].as_py() + 1
-                answers.close()
-                break
-        return batches, end
+        return decode_up_to(MAX_ROWS, MAX_BYTES, answers, topic, partition, start, end, _COLUMNS)
 
     def _handle_refused(
         self, refused: Sequence[RefusedRecord], wanted: RangeOrder, found: Sequence[pa.RecordBatch]

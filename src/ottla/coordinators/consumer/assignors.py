@@ -43,7 +43,7 @@ def assign_range(subscribers: Mapping[str, Subscriber], sizes: Mapping[bytes, in
     """
     order = sorted(subscribers, key=lambda id: (subscribers[id].instance_id is None, subscribers[id].instance_id or id))
     given: dict[str, dict[bytes, frozenset[int]]] = {id: {} for id in subscribers}
-    for topic, members in _by_topic(order, subscribers):
+    for topic, members in _group_by_topic(order, subscribers):
         quota, extra = divmod(sizes[topic], len(members))
         start = 0
         for place, id in enumerate(members):
@@ -94,7 +94,7 @@ def _assign_mixed(
     """Members subscribe to different topics: assign what is free, then even out topic by topic."""
     draft, free = _keep_what_is_valid(order, subscribers, sizes)
     loads = {id: _count(draft[id]) for id in order}
-    members_of = dict(_by_topic(order, subscribers))
+    members_of = dict(_group_by_topic(order, subscribers))
     # Topics with few subscribers come first: the other topics can still even out the result.
     free.sort(key=lambda place: (len(members_of[place[0]]), place))
     topic_before, heap = b"", list[tuple[int, str]]()
@@ -180,7 +180,7 @@ def _give_back(kept: dict[bytes, set[int]], surplus: int) -> list[tuple[bytes, i
     return given
 
 
-def _by_topic(order: Sequence[str], subscribers: Mapping[str, Subscriber]) -> list[tuple[bytes, list[str]]]:
+def _group_by_topic(order: Sequence[str], subscribers: Mapping[str, Subscriber]) -> list[tuple[bytes, list[str]]]:
     """The subscribers of each topic, in order."""
     members: dict[bytes, list[str]] = {}
     for id in order:

@@ -67,7 +67,7 @@ class GroupMachine:
         before = group.tombstones() if isinstance(group, ConsumerGroup) and group.is_empty else []
         if not isinstance(group, ClassicGroup | ConsumerGroup) or before:
             if request.member_id:
-                raise _unknown_member(request.group_id)
+                raise _make_unknown_member_error(request.group_id)
             group = ClassicGroup(request.group_id)
         outcome = group.join(request, caller, turn, version=version, fresh_member_id=fresh_member_id)
         self.groups[request.group_id] = group
@@ -75,13 +75,13 @@ class GroupMachine:
         return Outcome.merge([Outcome(records=before), outcome]) if before else outcome
 
     def sync_group(self, request: SyncGroupRequest, turn: Turn) -> Outcome:
-        return self._member_of(request.group_id).sync(request, turn)
+        return self._find_group_of(request.group_id).sync(request, turn)
 
     def heartbeat(self, request: HeartbeatRequest, turn: Turn) -> Outcome:
-        return self._member_of(request.group_id).heartbeat(request, turn)
+        return self._find_group_of(request.group_id).heartbeat(request, turn)
 
     def leave_group(self, request: LeaveGroupRequest, turn: Turn) -> Outcome:
-        return self._member_of(request.group_id).leave(request, turn)
+        return self._find_group_of(request.group_id).leave(request, turn)
 
     def describe_group(self, group_id: str, turn: Turn) -> Outcome:
         """GROUP_ID_NOT_FOUND if there is no such classic group."""
@@ -91,10 +91,10 @@ class GroupMachine:
         described: DescribedGroup = group.describe()
         return Outcome.answer(turn, described)
 
-    def _member_of(self, group_id: str) -> ClassicGroup | ConsumerGroup:
+    def _find_group_of(self, group_id: str) -> ClassicGroup | ConsumerGroup:
         group = self.groups.get(group_id)
         if not isinstance(group, ClassicGroup | ConsumerGroup):
-            raise _unknown_member(group_id)
+            raise _make_unknown_member_error(group_id)
         self._touched[group_id] = None
         return group
 
@@ -344,5 +344,5 @@ def _has_expired(group: Group, value: OffsetCommitValue, turn: Turn) -> bool:
     return turn.wall_ms - begun_ms >= turn.config.offsets_retention_minutes * MINUTE_MS
 
 
-def _unknown_member(group_id: str) -> KafkaError:
+def _make_unknown_member_error(group_id: str) -> KafkaError:
     return KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"there is no group '{group_id}'")

@@ -35,7 +35,7 @@ def build_upgrade_records(group: ClassicGroup, turn: Turn) -> list[StoredRecord]
     try:
         members = [_convert_member(group, member, turn.image) for member in group.members]
     except Malformed as error:
-        raise _refusal(group, f"the subscription or assignment of a member cannot be read: {error}") from None
+        raise _make_refusal(group, f"the subscription or assignment of a member cannot be read: {error}") from None
     logger.info("the classic group becomes a consumer group", extra=fields(group=group.id, epoch=group.generation))
     change = GroupChange(GroupState(group.id), turn)
     change.store(*(member.metadata_record(group.id) for member in members))
@@ -51,11 +51,11 @@ def build_upgrade_records(group: ClassicGroup, turn: Turn) -> list[StoredRecord]
 
 def _check_upgrade(group: ClassicGroup, turn: Turn) -> None:
     if turn.config.group_consumer_migration_policy.lower() not in ALLOWED_BY:
-        raise _refusal(group, "group.consumer.migration.policy does not allow it")
+        raise _make_refusal(group, "group.consumer.migration.policy does not allow it")
     if not group.uses_consumer_protocol:
-        raise _refusal(group, "its members are not consumers")
+        raise _make_refusal(group, "its members are not consumers")
     if len(group.members) > turn.config.group_consumer_max_size:
-        raise _refusal(group, "it has more members than group.consumer.max.size")
+        raise _make_refusal(group, "it has more members than group.consumer.max.size")
 
 
 def _convert_member(group: ClassicGroup, member: ClassicMember, image: Image) -> Member:
@@ -90,10 +90,10 @@ def _find_assigned(group: ClassicGroup, member: ClassicMember, joined_with: byte
         return NO_PARTITIONS
     assignment = read_assignment(member.assignment)
     if assignment.user_data and assignment.user_data != joined_with:
-        raise _refusal(group, "its assignor keeps user data in the assignment, which would be lost")
+        raise _make_refusal(group, "its assignor keeps user data in the assignment, which would be lost")
     return partitions_by_id(assignment.assigned_partitions, image)
 
 
-def _refusal(group: ClassicGroup, reason: str) -> KafkaError:
+def _make_refusal(group: ClassicGroup, reason: str) -> KafkaError:
     message = f"group {group.id!r} cannot become a consumer group: {reason}"
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)

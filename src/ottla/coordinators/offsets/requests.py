@@ -65,7 +65,7 @@ class OffsetRequests:
             for partition in topic.partitions:
                 code = _NONE
                 if found is None:
-                    code = _unknown_topic_code(version)
+                    code = _find_unknown_topic_code(version)
                 elif not 0 <= partition.partition_index < len(found.partitions):
                     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 elif _is_too_long(partition, turn):
@@ -229,7 +229,7 @@ class OffsetRequests:
         return OffsetDeleteResponseTopic(name=topic.name, partitions=results)
 
 
-def _unknown_topic_code(version: int) -> int:
+def _find_unknown_topic_code(version: int) -> int:
     return ErrorCode.UNKNOWN_TOPIC_ID if version >= TOPIC_IDS_FROM else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

@@ -381,7 +381,9 @@ class Coordinator(Generic[M]):
 
     def _turn(self, operation: str, shard: Shard[M], decide: Decide[M], ticket: Ticket) -> Any:
         """Run one turn. Returns the reply to the ticket, or a future for it."""
-        turn = Turn(_monotonic_ms(), self._clock.now_ms(), self._metadata.image, self._config(), self.meters, ticket)
+        turn = Turn(
+            _read_monotonic_ms(), self._clock.now_ms(), self._metadata.image, self._config(), self.meters, ticket
+        )
         try:
             outcome = decide(shard.machine, turn)
         except KafkaError as error:
@@ -523,7 +525,7 @@ class Coordinator(Generic[M]):
 
     def _on_timer(self, shard: Shard[M]) -> None:
         shard.timer = None
-        now_ms = _monotonic_ms()
+        now_ms = _read_monotonic_ms()
         shard.give_up(now_ms)
         if not shard.partition.has_enough_in_sync:  # what a machine does when it wakes is nearly always to write
             loop = asyncio.get_running_loop()
@@ -551,6 +553,6 @@ class Coordinator(Generic[M]):
             self._shards.pop(shard.partition.index, None)
 
 
-def _monotonic_ms() -> int:
+def _read_monotonic_ms() -> int:
     """Rounded, not truncated: a timer that is due at 5.123 s must not read 5122 ms and set itself again and again."""
     return round(asyncio.get_running_loop().time() * 1000)

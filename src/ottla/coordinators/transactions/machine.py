@@ -124,9 +124,9 @@ class TransactionMachine:
             outcome = self._abort(known, turn, concurrent_error(known), fresh_id)
             turn.meters.transactions.fenced += 1
             return outcome
-        return self._next_epoch(known, expected, request.transaction_timeout_ms, turn, fresh_id)
+        return self._raise_epoch(known, expected, request.transaction_timeout_ms, turn, fresh_id)
 
-    def _next_epoch(
+    def _raise_epoch(
         self, known: Transaction, expected: ProducerIdentity | None, timeout_ms: int, turn: Turn, fresh_id: int | None
     ) -> Outcome:
         producer_id, epoch, last_epoch = known.producer_id, known.epoch + 1, NO_EPOCH
@@ -134,7 +134,7 @@ class TransactionMachine:
             last_epoch = NO_EPOCH if expected is None else known.epoch
             if known.is_exhausted:
                 producer_id, epoch = require_fresh_id(fresh_id), 0
-        elif expected.epoch == self._last_epoch(known):
+        elif expected.epoch == self._find_last_epoch(known):
             epoch, last_epoch = (
                 known.epoch,
                 expected.epoch,
@@ -157,7 +157,7 @@ class TransactionMachine:
         response = InitProducerIdResponse(producer_id=transaction.producer_id, producer_epoch=transaction.epoch)
         return Outcome.answer(turn, response, (transaction.record,))
 
-    def _last_epoch(self, known: Transaction) -> int:
+    def _find_last_epoch(self, known: Transaction) -> int:
         if known.state is State.EMPTY:
             return self._bumped_from.get(known.transactional_id, NO_EPOCH)
         return known.last_epoch

@@ -142,7 +142,7 @@ class Transaction:
                 transaction_timeout_ms=self.timeout_ms,
                 transaction_status=self.state,
                 # Kafka stores null in a state that cannot have partitions.
-                transaction_partitions=None if self.state is State.EMPTY else self._by_topic(),
+                transaction_partitions=None if self.state is State.EMPTY else self._group_records_by_topic(),
                 transaction_last_update_timestamp_ms=self.updated_ms,
                 transaction_start_timestamp_ms=self.started_ms,
                 previous_producer_id=self.previous_producer_id,
@@ -155,7 +155,7 @@ class Transaction:
     def tombstone(self) -> StoredRecord:
         return StoredRecord(TransactionLogKey(transactional_id=self.transactional_id), None)
 
-    def _by_topic(self) -> list[TransactionPartitions]:
+    def _group_records_by_topic(self) -> list[TransactionPartitions]:
         return [
             TransactionPartitions(topic=topic, partition_ids=indexes)
             for topic, indexes in group_by_topic(self.partitions).items()

@@ -87,7 +87,7 @@ class Avro:
                     raise Unreadable(f"{len(value) - position} bytes too many")
                 found.append(datum)
             except (Unreadable, IndexError, UnicodeDecodeError, ValueError, RecursionError) as error:
-                bad[row] = f"not the Avro that the schema says: {_reason(error)}"
+                bad[row] = f"not the Avro that the schema says: {_explain(error)}"
                 found.append(None)
         return self._make_column(found, bad)
 
@@ -104,5 +104,5 @@ class Avro:
             return Decoded(pa.array(found, self.type), bad)
 
 
-def _reason(error: Exception) -> str:
+def _explain(error: Exception) -> str:
     return "it is cut off" if isinstance(error, IndexError) else str(error)

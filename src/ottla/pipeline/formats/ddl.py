@@ -83,14 +83,14 @@ class _Parser:
         while True:
             name = self._name()
             self._accept(":")
-            found.append(pa.field(name, self._type(depth)))
+            found.append(pa.field(name, self._parse_type(depth)))
             self._skip_annotations()
             if self._accept(last):
                 return found
             if not self._accept(","):
                 self.refuse(f"expected a comma or {last or 'the end'}")
 
-    def _type(self, depth: int) -> pa.DataType:
+    def _parse_type(self, depth: int) -> pa.DataType:
         if depth > _DEPTH_MAX:
             self.refuse(f"types are nested more than {_DEPTH_MAX} deep")
         token = self._take("word", "a type")
@@ -99,29 +99,29 @@ class _Parser:
             self._expect("<")
             return pa.struct(self.fields(">", depth + 1))
         if name == "array":
-            return pa.list_(self._inner(depth, ">"))
+            return pa.list_(self._parse_inner(depth, ">"))
         if name == "map":
-            key = self._inner(depth, ",")
-            value = self._type(depth + 1)
+            key = self._parse_inner(depth, ",")
+            value = self._parse_type(depth + 1)
             self._expect(">")
             return pa.map_(key, value)
         if name in _DECIMALS:
-            return self._decimal(token)
+            return self._parse_decimal(token)
         if name in ("char", "varchar"):
-            self._numbers()
+            self._parse_numbers()
             return pa.string()
         if name not in _SIMPLE:
             self._refuse_at(token.position, f"there is no type {token.text!r}")
         return _SIMPLE[name]
 
-    def _inner(self, depth: int, last: str) -> pa.DataType:
+    def _parse_inner(self, depth: int, last: str) -> pa.DataType:
         self._expect("<")
-        found = self._type(depth + 1)
+        found = self._parse_type(depth + 1)
         self._expect(last)
         return found
 
-    def _decimal(self, token: Token) -> pa.DataType:
-        numbers = self._numbers() or [_PRECISION]
+    def _parse_decimal(self, token: Token) -> pa.DataType:
+        numbers = self._parse_numbers() or [_PRECISION]
         precision, scale = numbers[0], numbers[1] if len(numbers) > 1 else 0
         if len(numbers) > 2 or not 0 <= scale <= precision <= _PRECISION_MAX or not precision:
             self._refuse_at(
@@ -129,7 +129,7 @@ class _Parser:
             )
         return pa.decimal128(precision, scale)
 
-    def _numbers(self) -> list[int]:
+    def _parse_numbers(self) -> list[int]:
         """Parses the numbers in parentheses after a type, if there are any."""
         found: list[int] = []
         if not self._accept("("):

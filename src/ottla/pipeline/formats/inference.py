@@ -32,7 +32,7 @@ def infer_type(values: Iterable[bytes | None]) -> pa.DataType:
             continue  # bad records are handled when the topic is read
         readable += 1
         try:
-            found = _merge(found, _type_of(parsed, 0), "")
+            found = _merge(found, _infer_type(parsed, 0), "")
         except Mixed as error:
             raise ValueError(f"{error}; a schema must be given") from None
     if not readable:
@@ -41,7 +41,7 @@ def infer_type(values: Iterable[bytes | None]) -> pa.DataType:
     return _replace_null_types(found)
 
 
-def _type_of(value: Any, depth: int) -> pa.DataType:
+def _infer_type(value: Any, depth: int) -> pa.DataType:
     if depth > _DEPTH_MAX:
         raise Mixed(f"values have more than {_DEPTH_MAX} levels")
     if value is None:
@@ -55,10 +55,10 @@ def _type_of(value: Any, depth: int) -> pa.DataType:
     if isinstance(value, str):
         return pa.string()
     if isinstance(value, dict):
-        return pa.struct([pa.field(name, _type_of(each, depth + 1)) for name, each in value.items()])
+        return pa.struct([pa.field(name, _infer_type(each, depth + 1)) for name, each in value.items()])
     found: pa.DataType = pa.null()
     for each in value:
-        found = _merge(found, _type_of(each, depth + 1), "")
+        found = _merge(found, _infer_type(each, depth + 1), "")
     return pa.list_(found)
 
 

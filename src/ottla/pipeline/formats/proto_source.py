@@ -69,7 +69,7 @@ class _Parser:
                 self._skip_block()
             elif word != ";":
                 self._back()
-                raise self._wrong("a message, an enum or an import")
+                raise self._make_error("a message, an enum or an import")
         return file
 
     def _read_syntax(self, word: str) -> None:
@@ -237,7 +237,7 @@ class _Parser:
                 self._skip_statement()
             elif word.text != ";":
                 self._back()
-                raise self._wrong("a value of the enum")
+                raise self._make_error("a value of the enum")
 
     # Options
 
@@ -300,7 +300,7 @@ class _Parser:
     def _take(self) -> Token:
         token = self._next
         if token.kind == END:
-            raise self._wrong("more")
+            raise self._make_error("more")
         self._at += 1
         return token
 
@@ -315,15 +315,15 @@ class _Parser:
 
     def _expect(self, text: str) -> None:
         if not self._accept(text):
-            raise self._wrong(repr(text))
+            raise self._make_error(repr(text))
 
-    def _wrong(self, wanted: str) -> ValueError:
+    def _make_error(self, wanted: str) -> ValueError:
         found = repr(self._next.text) if self._next.kind != END else "the end"
         return ValueError(f"line {self._next.line}: {found} where {wanted} must be")
 
     def _read_word(self) -> str:
         if self._next.kind != WORD:
-            raise self._wrong("a name")
+            raise self._make_error("a name")
         return self._take().text
 
     def _read_name(self) -> str:
@@ -337,7 +337,7 @@ class _Parser:
     def _read_text(self) -> bytes:
         """Texts that follow each other are one."""
         if self._next.kind != TEXT:
-            raise self._wrong("a text")
+            raise self._make_error("a text")
         found = b""
         while self._next.kind == TEXT:
             found += read_text(self._take().text)
@@ -346,14 +346,14 @@ class _Parser:
     def _read_integer(self) -> int:
         sign = -1 if self._accept("-") else 1
         if self._next.kind != NUMBER:
-            raise self._wrong("a number")
+            raise self._make_error("a number")
         number = self._next
         try:
             found = sign * read_integer(number.text)
         except ValueError:
-            raise self._wrong("a whole number") from None
+            raise self._make_error("a whole number") from None
         if not -NUMBERS_END * 4 <= found < NUMBERS_END * 4:
-            raise self._wrong("a number of 32 bits")
+            raise self._make_error("a number of 32 bits")
         self._at += 1
         return found
 

@@ -47,12 +47,12 @@ class BatchFilter:
         """Return what to write for a batch: the same batch if nothing changes, None if nothing is left of it."""
         self.records_read += header.record_count
         if header.attributes & CONTROL:
-            rest = self._marker(header, batch)
+            rest = self._filter_marker(header, batch)
         else:
             aborted = self._trace.follow_data(header)
-            rest = None if aborted or not header.record_count else self._records(header, batch)
+            rest = None if aborted or not header.record_count else self._filter_records(header, batch)
         if rest is None and self._is_needed(header):
-            rest = _empty(header)
+            rest = _make_empty(header)
         if rest is not None:
             self.records_written += rest[0].record_count
         return rest
@@ -67,7 +67,7 @@ class BatchFilter:
             return header.is_control and header.producer_epoch == last.epoch
         return header.last_offset == last.last_offset
 
-    def _marker(self, header: BatchHeader, batch: memoryview) -> tuple[BatchHeader, Bytes] | None:
+    def _filter_marker(self, header: BatchHeader, batch: memoryview) -> tuple[BatchHeader, Bytes] | None:
         if not self._trace.follow_marker(header, batch):
             return header, batch
         if not header.record_count or self._is_over(header):
@@ -84,7 +84,7 @@ class BatchFilter:
         is_old = header.has_delete_horizon and header.base_timestamp <= order.now_ms
         return is_old and header.last_offset < order.keep_deletes_from
 
-    def _records(self, header: BatchHeader, batch: memoryview) -> tuple[BatchHeader, Bytes] | None:
+    def _filter_records(self, header: BatchHeader, batch: memoryview) -> tuple[BatchHeader, Bytes] | None:
         records = unpack_records(header, batch)
         kept = self._kernels.room(header.record_count)
         staying, tombstones, keyless, earliest, newest = self._offsets.judge(
@@ -121,7 +121,7 @@ class BatchFilter:
         return read_header(packed), packed
 
 
-def _empty(header: BatchHeader) -> tuple[BatchHeader, Bytes]:
+def _make_empty(header: BatchHeader) -> tuple[BatchHeader, Bytes]:
     fresh = header._replace(attributes=header.attributes & _LASTING, base_timestamp=-1, record_count=0)
     packed = repack(fresh, 0, b"", header.max_timestamp)
     return read_header(packed), packed

@@ -72,7 +72,7 @@ def measure_dirt(log: DirtyLog, last_stable_offset: int, rules: CompactionRules,
     """Find what can be compacted: Kafka's rules, and only flushed records. OSError if a segment cannot be read."""
     segments = log.segments
     bases = [segment.base_offset for segment in segments]
-    dirty_from = _first_dirty(log)
+    dirty_from = _find_first_dirty(log)
     first_dirty = max(bisect_right(bases, dirty_from) - 1, 0)
     end = max(bisect_right(bases, min(last_stable_offset, log.recovery_point)) - 1, 0)
     if rules.min_lag_ms > 0:
@@ -87,18 +87,18 @@ def measure_dirt(log: DirtyLog, last_stable_offset: int, rules: CompactionRules,
         bases[end],
         sum(segment.size for segment in segments[: min(first_dirty, end)]),
         dirty_bytes,
-        _overdue_ms(segments[first_dirty : len(segments) - 1], rules, now_ms) if dirty_bytes else 0,
+        _find_overdue_ms(segments[first_dirty : len(segments) - 1], rules, now_ms) if dirty_bytes else 0,
     )
 
 
-def _first_dirty(log: DirtyLog) -> int:
+def _find_first_dirty(log: DirtyLog) -> int:
     if log.first_dirty_offset > log.end_offset:
         logger.warning("%s was compacted to %d, after its end %d", log, log.first_dirty_offset, log.end_offset)
         log.first_dirty_offset = log.log_start_offset
     return max(log.first_dirty_offset, log.log_start_offset)
 
 
-def _overdue_ms(segments: Sequence[Segment], rules: CompactionRules, now_ms: int) -> int:
+def _find_overdue_ms(segments: Sequence[Segment], rules: CompactionRules, now_ms: int) -> int:
     if rules.max_lag_ms == NO_LIMIT_MS:
         return 0
     timestamps = [segment.first_timestamp for segment in segments]

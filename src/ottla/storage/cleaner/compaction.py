@@ -124,8 +124,8 @@ def group_sources(disk: Disk, order: CompactionOrder, sources: Sequence[Source])
     found: list[list[Source]] = []
     total = offset_index = time_index = 0
     for source in sources:
-        of_offsets = _size(disk, order, source, names.OFFSET_INDEX)
-        of_times = _size(disk, order, source, names.TIME_INDEX)
+        of_offsets = _measure(disk, order, source, names.OFFSET_INDEX)
+        of_times = _measure(disk, order, source, names.TIME_INDEX)
         fits = (
             found
             and total + source.size <= order.segment_bytes
@@ -141,7 +141,7 @@ def group_sources(disk: Disk, order: CompactionOrder, sources: Sequence[Source])
     return found
 
 
-def _size(disk: Disk, order: CompactionOrder, source: Source, suffix: str) -> int:
+def _measure(disk: Disk, order: CompactionOrder, source: Source, suffix: str) -> int:
     try:
         return disk.size(names.path(order.directory, source.base_offset, suffix))
     except FileNotFoundError:

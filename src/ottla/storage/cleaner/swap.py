@@ -53,7 +53,7 @@ class Swap:
             return
         last = self._replaced[-1]
         self._segment = Segment.under(
-            self._path(names.LOG + names.SWAP),
+            self._make_path(names.LOG + names.SWAP),
             self._disk,
             self._files.directory,
             self._replaced[0].base_offset,
@@ -74,7 +74,7 @@ class Swap:
         self._rename(names.LOG + names.SWAP, names.LOG)
         file = self._segment.open_file
         if file is not None:
-            file.path = self._path(names.LOG)
+            file.path = self._make_path(names.LOG)
         self._end()
 
     def finish_or_undo(self) -> None:
@@ -90,7 +90,7 @@ class Swap:
         for ending in (names.SWAP, names.CLEANED):
             for suffix in names.SEGMENT_SUFFIXES:
                 with contextlib.suppress(FileNotFoundError):
-                    self._disk.unlink(self._path(suffix + ending))
+                    self._disk.unlink(self._make_path(suffix + ending))
             self.sync()
         self._end()
 
@@ -100,7 +100,7 @@ class Swap:
 
     def _rename(self, suffix: str, target: str) -> None:
         with contextlib.suppress(FileNotFoundError):  # few segments have a transaction index
-            self._disk.rename(self._path(suffix), self._path(target))
+            self._disk.rename(self._make_path(suffix), self._make_path(target))
 
-    def _path(self, suffix: str) -> str:
+    def _make_path(self, suffix: str) -> str:
         return names.path(self._files.directory, self._replaced[0].base_offset, suffix)

@@ -53,7 +53,7 @@ class Target:
         self._write_index(names.OFFSET_INDEX, self._offsets.encode())
         self._write_index(names.TIME_INDEX, self._times.encode())
         if aborted:
-            index = TransactionIndex(self._disk, self._path(names.TRANSACTION_INDEX))
+            index = TransactionIndex(self._disk, self._make_path(names.TRANSACTION_INDEX))
             index.replace(sorted(aborted, key=lambda transaction: transaction.last_offset))
             file = self._disk.open(index.path)
             file.fsync()
@@ -80,10 +80,10 @@ class Target:
         file.close()
 
     def _create(self, suffix: str) -> File:
-        file = self._disk.open(self._path(suffix), create=True)
+        file = self._disk.open(self._make_path(suffix), create=True)
         if file.size:
             file.truncate(0)
         return file
 
-    def _path(self, suffix: str) -> str:
+    def _make_path(self, suffix: str) -> str:
         return names.path(self._directory, self._base_offset, suffix + names.CLEANED)

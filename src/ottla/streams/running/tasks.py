@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from ottla.client.client import READ_COMMITTED, Client
 from ottla.client.fetching import fetch
-from ottla.pipeline.decoding import COLUMNS, arrow_schema, decode
+from ottla.pipeline.decoding import COLUMNS, arrow_schema, decode_up_to
 from ottla.spark.jobs import get_task_context, take_order, to_report
 from ottla.streams.kernels.versions import keep_newest
 from ottla.streams.options import FAIL, AppOptions
@@ -187,17 +187,8 @@ def _fetch_records(plan: TaskPlan, source: SourcePlan, order: Order, range_: Sou
     if start >= end:
         return _RECORDS.empty_table(), start
     answers = fetch(plan.client, source.topic, partition, start, end, isolation=READ_COMMITTED)
-    batches: list[pa.RecordBatch] = []
-    rows_left, bytes_left = order.records_max or plan.options.batch_rows, BYTES_MAX
-    for found in decode(answers, source.topic, partition, start, end, _RECORD_COLUMNS):
-        batch = found.slice(0, rows_left)
-        batches.append(batch)
-        rows_left -= batch.num_rows
-        bytes_left -= batch.nbytes
-        if rows_left <= 0 or bytes_left <= 0:
-            end = batch.column("offset")[-1].as_py() + 1
-            answers.close()
-            break
+    rows_max = order.records_max or plan.options.batch_rows
+    batches, end = decode_up_to(rows_max, BYTES_MAX, answers, source.topic, partition, start, end, _RECORD_COLUMNS)
     return pa.Table.from_batches(batches, _RECORDS), end
 
 

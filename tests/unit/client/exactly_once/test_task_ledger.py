@@ -169,7 +169,7 @@ def test_a_replaced_query_changes_nothing(ottla_broker: LocalBroker, settings: S
     TaskLedger(client, "query", "output").commit(0, old)
     assert rows_of(client, "output") == model(1)
     with pytest.raises(Exception, match=r"EPOCH|FENCED|STATE"):
-        end_transaction(client, TaskLedger(client, "query", "output")._identity(old[0]), commit=False)
+        end_transaction(client, TaskLedger(client, "query", "output")._find_identity(old[0]), commit=False)
     client.close()
 
 
