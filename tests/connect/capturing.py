@@ -14,7 +14,7 @@ from ottla.connect.connector import Part, SourceBatch, SourceOffset
 from ottla.connect.connectors.postgresql import changes, snapshots
 from ottla.connect.connectors.postgresql.source import PostgresConnector
 from ottla.connect.running import source_tasks
-from ottla.connect.running.sessions import create_session
+from ottla.connect.running.contexts import create_context
 from tests.connect.runs import RunningConnector
 from tests.patience import PATIENCE_S
 from tests.spark.settings import SETTINGS
@@ -38,7 +38,7 @@ class SmallSteps(PostgresConnector):
 
 
 def run_capture(bootstrap: str, directory: Path) -> None:
-    spark = create_session("capturing", "local[2]", {**SETTINGS})
+    spark = create_context("capturing", "local[2]", {**SETTINGS})
     config = json.loads((directory / "config.json").read_text())
     running = RunningConnector(spark, bootstrap, SmallSteps, NAME, config)
     is_stopping = threading.Event()

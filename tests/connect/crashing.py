@@ -24,7 +24,7 @@ from ottla.connect.connectors.s3.s3_sink import S3Sink
 from ottla.connect.connectors.search.search_sink import ElasticsearchSink
 from ottla.connect.data.record import Record
 from ottla.connect.data.schema import Field, Schema, Type
-from ottla.connect.running.sessions import create_session
+from ottla.connect.running.contexts import create_context
 from tests.connect.runs import RunningConnector
 from tests.s3_server import ACCESS, REGION
 from tests.spark.settings import SETTINGS
@@ -76,7 +76,7 @@ def list_sinks(directory: Path) -> Iterator[tuple[type[Connector], dict[str, str
 
 
 def run_connectors(bootstrap: str, directory: Path) -> None:
-    spark = create_session("crashing", "local[2]", {**SETTINGS})
+    spark = create_context("crashing", "local[2]", {**SETTINGS})
     source = {"file": str(directory / "in.txt"), "topic": TOPIC, "batch.size": str(BATCH_LINES)}
     running = [RunningConnector(spark, bootstrap, SlowFile, "crashing-source", source)]
     for kind, config in list_sinks(directory):

@@ -11,7 +11,7 @@ from pathlib import Path
 from ottla.connect.connector import Part, SourceOffset
 from ottla.connect.connectors.datagen.datagen_source import DatagenSource
 from ottla.connect.connectors.delta.delta_sink import DeltaLakeSink
-from ottla.connect.running.sessions import create_session
+from ottla.connect.running.contexts import create_context
 from tests.connect.runs import RunningConnector
 from tests.spark.settings import SETTINGS
 
@@ -35,7 +35,7 @@ def make_configs(directory: Path, iterations: int) -> tuple[dict[str, str], dict
 
 
 def run_connectors(bootstrap: str, directory: Path) -> None:
-    spark = create_session("crashing", "local[2]", {**SETTINGS})
+    spark = create_context("crashing", "local[2]", {**SETTINGS})
     source, sink = make_configs(directory, int((directory / "iterations").read_text()))
     for each in (
         RunningConnector(spark, bootstrap, SlowDatagen, "crashing-datagen", source),

@@ -8,13 +8,13 @@ import threading
 from pathlib import Path
 
 from ottla.connect.connectors.jms.jms_source import ActiveMQSource
-from ottla.connect.running.sessions import create_session
+from ottla.connect.running.contexts import create_context
 from tests.connect.runs import RunningConnector
 from tests.spark.settings import SETTINGS
 
 
 def run_connector(bootstrap: str, directory: Path) -> None:
-    spark = create_session("crashing", "local[2]", {**SETTINGS})
+    spark = create_context("crashing", "local[2]", {**SETTINGS})
     config = {
         "activemq.url": (directory / "url").read_text(),
         "activemq.username": "ottla",

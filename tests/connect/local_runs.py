@@ -20,7 +20,7 @@ from ottla.connect.running.work import Order, Report, report_fields, to_order
 from ottla.connect.worker.offsets import SourceOffsets
 from ottla.connect.worker.runs import ConnectorSpec
 from ottla.connect.worker.topics import TopicForm, create_store_topic
-from ottla.spark.jobs import Jobs
+from ottla.spark.jobs import RddJobs
 from ottla.testing import LocalBroker
 from tests.connect.runs import GROUP, OFFSETS, WORKER
 
@@ -58,7 +58,7 @@ def run_locally(
     clients = [client]
 
     def make_context(run_order: Callable[[Order], Report]) -> LoopContext:
-        jobs = cast(Jobs, LocalJobs(run_order))
+        jobs = cast(RddJobs, LocalJobs(run_order))
         ownership = Ownership(client, context, config.transaction_timeout_ms)
         return LoopContext(name, 1, lambda: jobs, ownership, lambda text: text, lambda: None)
 

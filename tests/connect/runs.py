@@ -20,6 +20,7 @@ from tests.patience import PATIENCE_S, ask_now_and_then
 from tests.spark.topics import Broker
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 OFFSETS = "connect-offsets"
@@ -36,7 +37,7 @@ class RunningConnector:
 
     def __init__(
         self,
-        spark: "SparkSession",
+        spark: "SparkSession | SparkContext",
         bootstrap: str,
         connector: type[Connector],
         name: str,
@@ -49,12 +50,13 @@ class RunningConnector:
         admin = Client(client)
         create_store_topic(admin, TopicForm(OFFSETS, 5, 1, {}))
         admin.close()
+        context: Any = getattr(spark, "sparkContext", spark)
         environment = RunEnvironment(
-            lambda: spark, lambda _: connector, lambda _: transforms, Providers({}), Redactor(["hush-hush"])
+            lambda: context, lambda _: connector, lambda _: transforms, Providers({}), Redactor(["hush-hush"])
         )
         given = {"name": name, "connector.class": connector.__name__, **config}
-        context = ConnectorContext(name, GROUP, int(config.get("tasks.max", "1")), client)
-        self.run = Run(environment, ConnectorSpec(name, given, WORKER, context), self.statuses.append)
+        of_connector = ConnectorContext(name, GROUP, int(config.get("tasks.max", "1")), client)
+        self.run = Run(environment, ConnectorSpec(name, given, WORKER, of_connector), self.statuses.append)
 
     @property
     def status(self) -> RunStatus | None:

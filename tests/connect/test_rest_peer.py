@@ -121,7 +121,9 @@ def both(
     kafka_tools: None, spark: "SparkSession", broker: LocalBroker, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Both]:
     with run_apache_connect(broker.bootstrap, tmp_path_factory.mktemp("apache")) as theirs:
-        worker = WorkerProcess(make_properties(broker.bootstrap, 0, "ottla"), is_distributed=True, spark=spark)
+        worker = WorkerProcess(
+            make_properties(broker.bootstrap, 0, "ottla"), is_distributed=True, spark=spark.sparkContext
+        )
         worker.start()
         try:
             await_health(worker.port)

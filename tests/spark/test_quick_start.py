@@ -16,20 +16,21 @@ def find_archive(options: str) -> str:
 
 def test_the_first_jvm_writes_the_archive_and_the_next_ones_read_it(tmp_path: Path) -> None:
     environment = {"JAVA_HOME": str(java_home(tmp_path / "java", "17.0.15")), "XDG_CACHE_HOME": str(tmp_path)}
-    first = make_java_options(environment)
+    first = make_java_options(environment, "app")
     archive = find_archive(first)
     assert f"-XX:ArchiveClassesAtExit={archive}" in first
     Path(archive).write_bytes(b"classes")
-    assert f"-XX:SharedArchiveFile={archive}" in make_java_options(environment)
+    assert f"-XX:SharedArchiveFile={archive}" in make_java_options(environment, "app")
 
 
-def test_another_java_has_another_archive_and_may_renew_it_by_itself(tmp_path: Path) -> None:
+def test_another_java_or_program_has_another_archive_and_java_may_renew_it(tmp_path: Path) -> None:
+    homes = {version: str(java_home(tmp_path / version, version)) for version in ("17.0.15", "21.0.8")}
     found = [
-        make_java_options({"JAVA_HOME": str(java_home(tmp_path / version, version)), "XDG_CACHE_HOME": str(tmp_path)})
-        for version in ("17.0.15", "21.0.8")
+        make_java_options({"JAVA_HOME": homes[version], "XDG_CACHE_HOME": str(tmp_path)}, program)
+        for version, program in (("17.0.15", "app"), ("21.0.8", "app"), ("21.0.8", "worker"))
     ]
-    assert find_archive(found[0]) != find_archive(found[1])
-    assert ["AutoCreateSharedArchive" in each for each in found] == [False, True]
+    assert len({*map(find_archive, found)}) == 3
+    assert ["AutoCreateSharedArchive" in each for each in found] == [False, True, True]
 
 
 def test_the_oldest_archives_make_room_for_a_new_one(tmp_path: Path) -> None:
@@ -40,10 +41,10 @@ def test_the_oldest_archives_make_room_for_a_new_one(tmp_path: Path) -> None:
         archive = directory / f"spark-{number}.jsa"
         archive.touch()
         os.utime(archive, (number, number))
-    new = Path(find_archive(make_java_options(environment)))
+    new = Path(find_archive(make_java_options(environment, "app")))
     assert sorted(each.name for each in directory.iterdir()) == ["spark-3.jsa", "spark-4.jsa", "spark-5.jsa"]
     new.touch()
-    make_java_options(environment)
+    make_java_options(environment, "app")
     assert len([*directory.iterdir()]) == ARCHIVES_MAX
 
 
@@ -52,7 +53,7 @@ def test_without_a_place_for_the_archive_there_is_none(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     for cache in (file, tmp_path / "a b"):
-        assert make_java_options({"JAVA_HOME": java, "XDG_CACHE_HOME": str(cache)}) == COMPILER
+        assert make_java_options({"JAVA_HOME": java, "XDG_CACHE_HOME": str(cache)}, "app") == COMPILER
 
 
 def test_the_version_of_the_java_of_the_wheel_is_known() -> None:

@@ -84,7 +84,7 @@ def test_a_worker_of_connect_logs_in(spark: "SparkSession", secured: LocalBroker
             "value.converter": "org.apache.kafka.connect.storage.StringConverter",
         },
         is_distributed=False,
-        spark=spark,
+        spark=spark.sparkContext,
     )
     with closing(worker):
         source = {"name": "file", "connector.class": "FileStreamSource", "file": str(lines), "topic": "connected"}

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from ottla.connect.connectors.mirror.flows import list_unknown, read_flows
-    from ottla.connect.running.sessions import MASTER, create_session
+    from ottla.connect.running.contexts import MASTER, create_context
     from ottla.connect.serving import WorkerProcess
 
     with running_workers(options.log_level) as (redactor, stopping), ExitStack() as stack:
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
         if unknown := list_unknown(given):
             log.warning("these settings have no effect: %s", ", ".join(unknown))
         of_spark = {name: text for name, text in given.items() if name.startswith("spark.") and name != "spark.master"}
-        spark = create_session("ottla-mirror", given.get("spark.master", MASTER), of_spark)
+        spark = create_context("ottla-mirror", given.get("spark.master", MASTER), of_spark)
         stack.callback(spark.stop)
         for flow in flows:
             worker = WorkerProcess(flow.worker, is_distributed=True, redactor=redactor, spark=spark)

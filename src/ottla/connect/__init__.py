@@ -5,7 +5,7 @@ Kafka Connect's REST API. The batches of a connector run as Spark jobs, each tas
 own.
 
 connector.py    what a connector is: Source, Sink, and what they give and take
-serving.py      a whole worker: REST server, herder, and the Spark session of its connectors
+serving.py      a whole worker: REST server, herder, and the SparkContext of its connectors
 errors.py       failures that a connector or a user can cause
 data/           schemas and records
 converters/     between the bytes of a topic and the values of records

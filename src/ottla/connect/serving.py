@@ -1,4 +1,4 @@
-"""A whole worker: plug-ins, REST server, herder and the Spark session that its connectors share."""
+"""A whole worker: plug-ins, REST server, herder and the SparkContext that its connectors share."""
 
 import socket
 from collections.abc import Mapping, Sequence
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from ottla.connect.plugins.installed import InstalledPlugins
 from ottla.connect.rest.listeners import read_rest_options
 from ottla.connect.rest.server import RestServer
+from ottla.connect.running.contexts import SharedContext
 from ottla.connect.running.run import Run, RunEnvironment
-from ottla.connect.running.sessions import SharedSession
 from ottla.connect.settings.redaction import Redactor
 from ottla.connect.transforms.chain import make_transforms
 from ottla.connect.worker.herder import BadRequest, ConnectorMetrics
@@ -18,7 +18,7 @@ from ottla.connect.worker.standalone import ConnectorFile
 from ottla.connect.worker.starting import make_distributed_herder, make_standalone_herder
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 _APP_NAME: Final = "ottla-connect"
 
@@ -32,17 +32,17 @@ class WorkerProcess:
         *,
         is_distributed: bool,
         redactor: Redactor | None = None,
-        spark: "SparkSession | None" = None,
+        spark: "SparkContext | None" = None,
     ) -> None:
-        """BadConfig if a property is not valid. Without a session of Spark, it makes one."""
+        """BadConfig if a property is not valid. Without a SparkContext, it makes one."""
         given = {"offset.storage.topic": OFFSETS_TOPIC, **properties} if not is_distributed else dict(properties)
         self._plugins = InstalledPlugins(given, redactor)
         given, secrets = self._plugins.providers.resolve_or_fail(given)
         self._plugins.redactor.add(secrets)
         self._server = RestServer(read_rest_options(given))
-        self._session = SharedSession(_APP_NAME, given, spark)
+        self._spark = SharedContext(_APP_NAME, given, spark)
         environment = RunEnvironment(
-            self._session.get,
+            self._spark.get,
             self._plugins.find_class,
             lambda config: make_transforms(config) or None,
             self._plugins.providers,
@@ -70,7 +70,7 @@ class WorkerProcess:
 
     def start(self, connectors: Sequence[ConnectorFile] = ()) -> None:
         """With these connectors besides those that are in the config topic. BadRequest names one that is not valid."""
-        self._session.begin()
+        self._spark.begin()
         self._herder.start()
         self._server.start(self._herder, self._plugins)
         for connector in connectors:

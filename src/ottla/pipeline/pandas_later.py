@@ -7,6 +7,7 @@ pandas objects among such values. That takes 0.3 to 0.5 s of processor time and 
 
 import importlib.util
 import sys
+import threading
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -18,28 +19,31 @@ import pyarrow as pa
 _PANDAS: Final = "pandas"
 
 
-def load_pandas_later() -> None:
-    """Does nothing if pandas is loaded already."""
+def load_pandas_later(*modules: str) -> None:
+    """Does nothing if pandas is loaded already. Imports these modules, which import pandas only if they find it."""
     if _PANDAS in sys.modules:
         return
     finder = _PandasFinder()
     sys.meta_path.insert(0, finder)
     pa.scalar(0)
-    finder.is_hidden = False
+    for name in modules:
+        importlib.import_module(name)
+    finder.hidden_from = None
 
 
 class _PandasFinder(MetaPathFinder):
-    """Does not find pandas while it is hidden. Later finds it where Python does, once, and tells pyarrow when it is
-    loaded."""
+    """Does not find pandas while it is hidden from this thread. Else finds it where Python does, once, and tells
+    pyarrow when it is loaded."""
 
-    is_hidden = True
+    def __init__(self) -> None:
+        self.hidden_from: int | None = threading.get_ident()
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname != _PANDAS:
             return None
-        if self.is_hidden:
+        if self.hidden_from == threading.get_ident():
             raise ModuleNotFoundError("pandas is loaded later")
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(_PANDAS)

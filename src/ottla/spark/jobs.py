@@ -1,21 +1,24 @@
 """Runs orders as small Spark jobs. The plan of a job is made once for each number of Spark partitions and run again.
 
+`Jobs` runs the steps of a DataFrame. `RddJobs` runs a Python function, without any of Spark's SQL.
+
 A Spark partition runs one order. Orders are JSON values in a local property of the job, so Spark neither analyses nor
 plans anything for a batch; it only schedules tasks. A task reports one JSON list. All reports come back in one call:
-Scala shows an array of rows as `Array([report], [report])`, so the text without the word is JSON.
+Scala shows an array of rows as `Array([report], [report])` and one of texts as `Array(report, report)`, so what is in
+the brackets is JSON.
 
 A task reports its failure instead of raising it, so that the other tasks of the job come to their end. A task that
 Spark itself repeats raises: two attempts would write with the same producer id.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from pyspark import TaskContext
+    from pyspark import SparkContext, TaskContext
     from pyspark.sql import DataFrame, SparkSession
 
 REPORT: Final = "report string"
@@ -64,30 +67,59 @@ class Jobs:
 
     def run(self, orders: Sequence[Any]) -> list[Any]:
         """The reports of all orders. Raises JobFailed."""
-        count = 1 << (len(orders) - 1).bit_length()
+        count = _count_partitions(orders)
         plan = self._plans.get(count)
         if plan is None:
             frame = self._add_steps(self._spark.range(0, count, 1, count))
             plan = self._plans[count] = frame._jdf.queryExecution().executedPlan()
-        self._spark.sparkContext.setLocalProperty(_ORDERS, json.dumps(orders, separators=(",", ":")))
-        try:
-            rows = plan.executeCollectPublic()
-            text = self._spark.sparkContext._jvm.scala.runtime.ScalaRunTime.stringOf(rows)  # type: ignore[union-attr]
-        except Exception as error:
-            raise explain_failure(self._spark, error) from None
-        return [row[0] for row in json.loads(f"[{text.removeprefix('Array(').removesuffix(')')}]")]
+        return [row[0] for row in _run(self._spark.sparkContext, orders, plan.executeCollectPublic)]
 
 
-def explain_failure(spark: "SparkSession", error: Exception) -> JobFailed:
+class RddJobs:
+    """Like `Jobs`, for tasks that are all Python. The JVM loads half as many classes as for a DataFrame."""
+
+    def __init__(self, context: "SparkContext", run_task: Callable[[Iterable[Any]], Iterator[str]]) -> None:
+        """`run_task` is called in a Python worker. What it is given is empty; what it yields are reports as JSON."""
+        self._context = context
+        self._run_task = run_task
+        self._plans: dict[int, Any] = {}
+
+    def run(self, orders: Sequence[Any]) -> list[Any]:
+        """The reports of all orders. Raises JobFailed."""
+        count = _count_partitions(orders)
+        plan = self._plans.get(count)
+        if plan is None:
+            tasks = self._context.parallelize([], count).mapPartitions(self._run_task)
+            to_texts = self._context._jvm.SerDeUtil.pythonToJava  # type: ignore[union-attr]
+            plan = self._plans[count] = to_texts(tasks._jrdd, True).rdd()
+        return _run(self._context, orders, plan.collect)
+
+
+def _count_partitions(orders: Sequence[Any]) -> int:
+    """A power of two, so that there are few plans."""
+    return 1 << (len(orders) - 1).bit_length()
+
+
+def _run(context: "SparkContext", orders: Sequence[Any], collect: Callable[[], Any]) -> list[Any]:
+    """Run a job with these orders. Returns what Scala shows of each of its results, read as JSON."""
+    context.setLocalProperty(_ORDERS, json.dumps(orders, separators=(",", ":")))
+    try:
+        text = context._jvm.scala.runtime.ScalaRunTime.stringOf(collect())  # type: ignore[union-attr]
+    except Exception as error:
+        raise explain_failure(context, error) from None
+    return list(json.loads(f"[{text.removeprefix('Array(').removesuffix(')')}]"))
+
+
+def explain_failure(context: "SparkContext", error: Exception) -> JobFailed:
     """What Spark says, in one line. Its Java exception is there even if PySpark fails to make its own of it."""
-    thrown = list(_list_spark_errors(spark, error))
+    thrown = list(_list_spark_errors(context, error))
     for each in thrown:
         if str(each.getSqlState() or "").startswith(_DATA_ERRORS):
             return JobFailed(_shorten(str(each.getMessage())), is_of_data=True)
     return JobFailed(_shorten(str(thrown[0].getMessage() if thrown else error) or type(error).__name__))
 
 
-def _list_spark_errors(spark: "SparkSession", error: BaseException | None) -> Iterator[Any]:
+def _list_spark_errors(context: "SparkContext", error: BaseException | None) -> Iterator[Any]:
     """Spark's Java exceptions behind a Python exception, and their causes: a thread of Spark that waits for another
     one wraps what the other has thrown."""
     from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped]
@@ -95,7 +127,7 @@ def _list_spark_errors(spark: "SparkSession", error: BaseException | None) -> It
     while error is not None:
         thrown = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
         while thrown is not None:
-            if is_instance_of(spark.sparkContext._gateway, thrown, "org.apache.spark.SparkThrowable"):
+            if is_instance_of(context._gateway, thrown, "org.apache.spark.SparkThrowable"):
                 yield thrown
             thrown = thrown.getCause()
         error = error.__cause__ or error.__context__
@@ -112,8 +144,13 @@ def take_order() -> Any | None:
 
 
 def to_report(fields: Sequence[Any]) -> pa.RecordBatch:
-    """In a task: the row that it returns, a JSON list in ASCII."""
-    return pa.record_batch([pa.array([json.dumps(fields, separators=(",", ":"))])], schema=_REPORT_SCHEMA)
+    """In a task of `Jobs`: the row that it returns, a JSON list in ASCII."""
+    return pa.record_batch([pa.array([to_json(fields)])], schema=_REPORT_SCHEMA)
+
+
+def to_json(fields: Sequence[Any]) -> str:
+    """In a task of `RddJobs`: what it yields, a JSON list in ASCII."""
+    return json.dumps(fields, separators=(",", ":"))
 
 
 def get_task_context() -> "TaskContext":

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ARCHIVES_MAX: Final = 4
-"""Of different Javas and installations of PySpark. Each has about 160 MB."""
+"""Of different Javas, installations of PySpark and kinds of programs. Each has 70 to 160 MB."""
 SELF_MADE_ARCHIVE_VERSION: Final = 19
 """Since this version of Java one option makes, checks and renews the archive."""
 COMPILER: Final = (
@@ -31,14 +31,18 @@ COMPILER: Final = (
     " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
 
+SAME_ADDRESS: Final = "-XX:+IgnoreUnrecognizedVMOptions -XX:+UnlockDiagnosticVMOptions -XX:ArchiveRelocationMode=0"
+"""Newer Javas map the archive to an address of chance, and write to most of its pages then: 1 s of CPU at the start and
+80 MB that no other process shares."""
 
-def make_java_options(environment: Mapping[str, str]) -> str:
-    """Options for `spark.driver.extraJavaOptions`."""
+
+def make_java_options(environment: Mapping[str, str], program: str) -> str:
+    """Options for `spark.driver.extraJavaOptions`. Programs that load other classes have archives of their own."""
     import pyspark
 
     java = {**environment, **java_environment(environment)}
     version = find_version(java)
-    made_for = "\n".join((java["JAVA_HOME"], str(version), pyspark.__version__, pyspark.__file__))
+    made_for = "\n".join((program, java["JAVA_HOME"], str(version), pyspark.__version__, pyspark.__file__))
     cache = environment.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     directory = Path(cache) / "ottla"
     archive = directory / f"spark-{hashlib.sha256(made_for.encode()).hexdigest()[:16]}.jsa"
@@ -54,7 +58,7 @@ def make_java_options(environment: Mapping[str, str]) -> str:
         sharing = f"-XX:+AutoCreateSharedArchive -XX:SharedArchiveFile={archive}"
     else:
         sharing = f"-XX:{'SharedArchiveFile' if archive.exists() else 'ArchiveClassesAtExit'}={archive}"
-    return f"{sharing} -Xlog:cds*=off {COMPILER}"
+    return f"{sharing} {SAME_ADDRESS} -Xlog:cds*=off {COMPILER}"
 
 
 def _make_room(directory: Path) -> None:

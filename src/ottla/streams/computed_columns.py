@@ -137,7 +137,7 @@ class ComputedColumns:
         try:
             computed = apply_steps(frame, self._plan.column_steps).toArrow()
         except Exception as error:
-            raise explain_failure(spark, error) from None
+            raise explain_failure(spark.sparkContext, error) from None
         return computed.select(schema.names).cast(schema)
 
 

@@ -7,7 +7,7 @@ PROGRAM = """
 import sys
 import pyarrow as pa
 from ottla.pipeline.pandas_later import load_pandas_later
-load_pandas_later()
+load_pandas_later("pyspark.testing.utils")
 assert pa.array(["a"]).to_pylist() == ["a"]
 assert "pandas" not in sys.modules
 import pandas

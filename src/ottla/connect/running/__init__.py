@@ -7,7 +7,7 @@ sink_loop.py      rounds of a sink                            sink_tasks.py   a 
 work.py           orders and reports                          ownership.py    only one run of a connector writes
 conversion.py     rows to the bytes of topics and back        tolerance.py    records that fail
 writing.py        the records of a transaction                topics.py       topics that a connector creates
-failures.py       what a failure means for its task           sessions.py     the Spark session of a worker
+failures.py       what a failure means for its task           contexts.py     the SparkContext of a worker
 orders.py         what the tasks of sources and sinks share
 daemon.py         the process that Spark forks its Python workers from
 """

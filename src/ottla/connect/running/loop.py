@@ -11,7 +11,7 @@ from ottla.client.transactions import ProducerIdentity
 from ottla.connect.running.ownership import Ownership
 from ottla.connect.running.slots import TaskSlot, TaskSlots
 from ottla.connect.running.work import RETRY, Failure, Order, Report, order_fields, to_report
-from ottla.spark.jobs import JobFailed, Jobs
+from ottla.spark.jobs import JobFailed, RddJobs
 
 log = getLogger(__name__)
 
@@ -22,7 +22,7 @@ class LoopContext:
 
     name: str
     tasks_max: int
-    make_jobs: Callable[[], Jobs]
+    make_jobs: Callable[[], RddJobs]
     """Called for the first batch: it may wait until Spark has started."""
     ownership: Ownership
     redact: Callable[[str], str]
@@ -40,7 +40,7 @@ class Loop(ABC):
         self.topics: set[str] = set()
         """Topics that records were written to or read from."""
         self._is_started = False
-        self._jobs: Jobs | None = None
+        self._jobs: RddJobs | None = None
 
     @abstractmethod
     def start(self) -> None:

@@ -2,18 +2,16 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-import pyarrow as pa
-
 from ottla.connect.running.work import Order, Report, report_fields, to_order
-from ottla.spark.jobs import take_order, to_report
+from ottla.spark.jobs import take_order, to_json
 from pyspark_ottla.garbage import freeze_loaded_modules
 
 
-def run_task(run_order: Callable[[Order], Report], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In Spark's Python worker. The input is a row of `spark.range`, which only says how many tasks there are."""
-    for _ in batches:
+def run_task(run_order: Callable[[Order], Report], nothing: Iterable[object]) -> Iterator[str]:
+    """In Spark's Python worker, which Spark uses again only if its input was read to the end."""
+    for _ in nothing:
         pass
     fields = take_order()
     if fields is not None:
         freeze_loaded_modules()
-        yield to_report(report_fields(run_order(to_order(fields))))
+        yield to_json(report_fields(run_order(to_order(fields))))

@@ -20,21 +20,21 @@ from ottla.connect.running.making import MakeTransforms, RunConfig
 from ottla.connect.running.orders import run_task
 from ottla.connect.running.ownership import Ownership, TakenOver
 from ottla.connect.running.sink_loop import SinkLoop
-from ottla.connect.running.sink_tasks import SinkPlan, run_sink_order
+from ottla.connect.running.sink_tasks import run_sink_order
 from ottla.connect.running.slots import RETRY_PAUSES_S
 from ottla.connect.running.source_loop import SourceLoop
-from ottla.connect.running.source_tasks import SourcePlan, run_source_order
+from ottla.connect.running.source_tasks import run_source_order
 from ottla.connect.running.topics import TopicGroup, create_topic
-from ottla.connect.running.work import FAILED
+from ottla.connect.running.work import FAILED, Order, Report
 from ottla.connect.settings.providers import Providers
 from ottla.connect.settings.redaction import Redactor
 from ottla.connect.worker.offsets import SourceOffsets
 from ottla.connect.worker.runs import ConnectorSpec, RunStatus, State, StatusListener, TaskState
 from ottla.connect.worker.topics import TopicForm, create_store_topic
-from ottla.spark.jobs import REPORT, Jobs
+from ottla.spark.jobs import RddJobs
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark import SparkContext
 
 log = getLogger(__name__)
 
@@ -43,6 +43,8 @@ IDLE_PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5)
 OFFSETS_PARTITIONS: Final = 25
 """offset.storage.partitions of Kafka Connect."""
 
+RunOrder = Callable[[Order], Report]
+"""Runs in a task."""
 FindClass = Callable[[Mapping[str, str]], type[Connector]]
 """The class that connector.class names."""
 
@@ -51,7 +53,7 @@ FindClass = Callable[[Mapping[str, str]], type[Connector]]
 class RunEnvironment:
     """What all runs of a worker share."""
 
-    spark: "Callable[[], SparkSession]"
+    spark: "Callable[[], SparkContext]"
     find_class: FindClass
     make_transforms: MakeTransforms
     providers: Providers
@@ -171,12 +173,12 @@ class Run:
                 self._pause(IDLE_PAUSES_S[min(idle, len(IDLE_PAUSES_S) - 1)])
             idle = 0 if has_worked else idle + 1
 
-    def _make_jobs(self, step: "Callable[[DataFrame], DataFrame]") -> Jobs:
+    def _make_jobs(self, run_order: RunOrder) -> RddJobs:
         """Called for the first batch, which takes seconds on a new worker: the status and the log say why."""
         self._wait_for("Spark to start, as a new worker has to once")
         spark = self._environment.spark()
-        self._wait_for("its first batch: Spark starts a Python process and plans the job")
-        return Jobs(spark, step)
+        self._wait_for("its first batch: Spark starts a Python process")
+        return RddJobs(spark, partial(run_task, run_order))
 
     def _wait_for(self, what: str) -> None:
         self._set_state(State.RUNNING, f"waiting for {what}")
@@ -192,11 +194,11 @@ class Run:
         # Tasks get the connector as it is after its start, whatever becomes of it later.
         copy: Connector = loads(dumps(connector))  # type: ignore[no-untyped-call]
 
-        def make_context(step: "Callable[[DataFrame], DataFrame]") -> LoopContext:
+        def make_context(run_order: RunOrder) -> LoopContext:
             return LoopContext(
                 self._spec.name,
                 self._spec.context.tasks_max,
-                lambda: self._make_jobs(step),
+                lambda: self._make_jobs(run_order),
                 ownership,
                 self._redact,
                 lambda: self._set_state(State.RUNNING),
@@ -208,7 +210,7 @@ class Run:
             if config.values.get("offsets.storage.topic"):
                 create_store_topic(driver, TopicForm(config.offsets_topic, OFFSETS_PARTITIONS, -1, {}))
             stored = SourceOffsets(driver, config.offsets_topic)
-            return SourceLoop(make_context(partial(_add_source_step, source_plan)), connector, stored)
+            return SourceLoop(make_context(partial(run_source_order, source_plan)), connector, stored)
         assert isinstance(connector, Sink)
         assert isinstance(copy, Sink)
         sink_plan = config.make_sink_plan(copy, transforms)
@@ -221,7 +223,7 @@ class Run:
             )
         consumer = config.make_client("consumer", for_driver=True)
         self._clients.append(consumer)
-        context = make_context(partial(_add_sink_step, sink_plan))
+        context = make_context(partial(run_sink_order, sink_plan))
         return SinkLoop(context, connector, consumer, config.read_subscription())
 
     def _pause(self, seconds: float | None) -> None:
@@ -254,11 +256,3 @@ class Run:
         if status != self._told:
             self._told = status
             self._listener(status)
-
-
-def _add_source_step(plan: SourcePlan, frame: "DataFrame") -> "DataFrame":
-    return frame.mapInArrow(partial(run_task, partial(run_source_order, plan)), REPORT)
-
-
-def _add_sink_step(plan: SinkPlan, frame: "DataFrame") -> "DataFrame":
-    return frame.mapInArrow(partial(run_task, partial(run_sink_order, plan)), REPORT)

@@ -25,7 +25,7 @@ def create_session(name: str, master: str, config: Mapping[str, object] | None =
     load_pandas_later()
     loading = threading.Thread(target=_load)
     loading.start()
-    java = {"spark.driver.extraJavaOptions": make_java_options(os.environ)}
+    java = {"spark.driver.extraJavaOptions": make_java_options(os.environ, "streams")}
     found = ottla.spark.session(name, master=master, config={**SESSION_SETTINGS, **DAEMON, **java, **(config or {})})
     loading.join()
     return found

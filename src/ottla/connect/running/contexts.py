@@ -1,16 +1,19 @@
-"""The Spark session of a worker, which all its connectors share."""
+"""The SparkContext of a worker, which all its connectors share.
+
+There is no Spark session: tasks of connectors are Python functions, and a worker needs nothing of Spark's SQL."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Final
 
-from ottla.spark.jobs import SESSION_SETTINGS
-from ottla.spark.quick_start import make_java_options, warm_up
+from ottla.pipeline.pandas_later import load_pandas_later
+from ottla.spark.jobs import SESSION_SETTINGS, JobFailed, RddJobs
+from ottla.spark.quick_start import make_java_options
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 MASTER: Final = "local[*]"
 DAEMON: Final = {"spark.python.daemon.module": "ottla.connect.running.daemon"}
@@ -19,28 +22,40 @@ SMALL_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms32m -XX:MinHeap
 """No row comes through the JVM: it hands orders to Python workers and takes their reports. So the second compiler, a
 heap that grows beyond need and threads for its collection are not worth what they cost. Seen on a busy machine: 5.6
 instead of 8.6 s of CPU until the first row, and 315 instead of 341 MB."""
+PYSPARK_TESTING: Final = "pyspark.testing.utils"
+"""PySpark asks this module whether there is numpy whenever Python calls Java, and the module imports pandas."""
 REMEMBERED: Final = {
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "200",
-    "spark.sql.ui.retainedExecutions": "20",
 }
 """Spark remembers a thousand jobs and a hundred thousand tasks for a user interface that is switched off."""
 
 
-def create_session(name: str, master: str, config: Mapping[str, object] | None = None) -> "SparkSession":
+def create_context(name: str, master: str, config: Mapping[str, object] | None = None) -> "SparkContext":
     """The JVM takes its classes from an archive and compiles less, as that of an app of Streams does."""
-    import ottla.spark
+    load_pandas_later(PYSPARK_TESTING)
+    from ottla.spark.sessions import context
 
-    java = {"spark.driver.extraJavaOptions": f"{make_java_options(os.environ)} {SMALL_JVM}"}
+    java = {"spark.driver.extraJavaOptions": f"{make_java_options(os.environ, 'connect')} {SMALL_JVM}"}
     settings = {**SESSION_SETTINGS, **DAEMON, **REMEMBERED, **java}
-    return ottla.spark.session(name, master=master, config={**settings, **(config or {})})
+    return context(name, master=master, config={**settings, **(config or {})})
 
 
-class SharedSession:
-    """Makes one session for all connectors of a worker, whoever asks first."""
+def warm_up(context: "SparkContext") -> None:
+    """Run an empty job: it starts Python, and the JVM loads what the next jobs need."""
+    with suppress(JobFailed):  # the first real job says why
+        RddJobs(context, _report_nothing).run([None])
 
-    def __init__(self, name: str, properties: Mapping[str, str], made: "SparkSession | None" = None) -> None:
+
+def _report_nothing(_: Iterable[object]) -> Iterator[str]:
+    yield from ()
+
+
+class SharedContext:
+    """Makes one SparkContext for all connectors of a worker, whoever asks first."""
+
+    def __init__(self, name: str, properties: Mapping[str, str], made: "SparkContext | None" = None) -> None:
         """The properties are those of the worker: `spark.master`, and whatever else begins with `spark.`."""
         self._name = name
         self._master = properties.get("spark.master") or MASTER
@@ -51,15 +66,15 @@ class SharedSession:
         self._made = made
         self._is_wanted = False
 
-    def get(self) -> "SparkSession":
+    def get(self) -> "SparkContext":
         """Waits until it is there."""
         self._is_wanted = True
         return self._make()
 
-    def _make(self) -> "SparkSession":
+    def _make(self) -> "SparkContext":
         with self._lock:
             if self._made is None:
-                self._made = create_session(self._name, self._master, self._config)
+                self._made = create_context(self._name, self._master, self._config)
             return self._made
 
     def begin(self) -> None:
@@ -74,4 +89,4 @@ class SharedSession:
                     warm_up(made)
 
         if self._made is None:
-            Thread(target=make, name="session of Spark", daemon=True).start()
+            Thread(target=make, name="start of Spark", daemon=True).start()

@@ -1,38 +1,38 @@
-"""One session of Spark for all connectors of a worker, made before anybody needs it."""
+"""One SparkContext for all connectors of a worker, made before anybody needs it."""
 
 import threading
 from typing import Any
 
 import pytest
 
-from ottla.connect.running import sessions
-from ottla.connect.running.sessions import SharedSession
+from ottla.connect.running import contexts
+from ottla.connect.running.contexts import SharedContext
 from tests.connect.runs import wait_until
 from tests.patience import PATIENCE_S
 
 
-def get(shared: SharedSession) -> Any:
+def get(shared: SharedContext) -> Any:
     return shared.get()
 
 
-def test_a_session_is_begun_early_and_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_context_is_begun_early_and_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asks while it is made waits for it."""
     may_end, calls = threading.Event(), []
 
     def create(name: str, master: str, config: dict[str, str]) -> Any:
         calls.append((name, master, config))
         assert may_end.wait(PATIENCE_S)
-        return "the session"
+        return "the context"
 
-    monkeypatch.setattr(sessions, "create_session", create)
-    shared = SharedSession("worker", {"spark.master": "local[3]", "spark.ui.enabled": "false", "group.id": "g"})
+    monkeypatch.setattr(contexts, "create_context", create)
+    shared = SharedContext("worker", {"spark.master": "local[3]", "spark.ui.enabled": "false", "group.id": "g"})
     shared.begin()
     threading.Timer(0.05, may_end.set).start()
-    assert get(shared) == get(shared) == "the session"
+    assert get(shared) == get(shared) == "the context"
     assert calls == [("worker", "local[3]", {"spark.ui.enabled": "false"})]
 
 
-def test_a_session_that_nobody_waits_for_runs_a_first_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_context_that_nobody_waits_for_runs_a_first_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python is started for the first connector before there is one."""
     may_end = threading.Event()
     warmed: list[str] = []
@@ -41,11 +41,11 @@ def test_a_session_that_nobody_waits_for_runs_a_first_job(monkeypatch: pytest.Mo
         assert may_end.wait(PATIENCE_S)
         return name
 
-    monkeypatch.setattr(sessions, "create_session", create)
-    monkeypatch.setattr(sessions, "warm_up", warmed.append)
+    monkeypatch.setattr(contexts, "create_context", create)
+    monkeypatch.setattr(contexts, "warm_up", warmed.append)
     before = {*threading.enumerate()}
     for name in ("waited for", "idle"):
-        shared = SharedSession(name, {})
+        shared = SharedContext(name, {})
         shared.begin()
         if name == "waited for":
             threading.Thread(target=shared.get).start()
@@ -58,7 +58,7 @@ def test_a_session_that_nobody_waits_for_runs_a_first_job(monkeypatch: pytest.Mo
 
 def test_what_goes_wrong_is_told_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     """And tried again each time."""
-    answers = iter([RuntimeError("no Java"), RuntimeError("no Java"), "the session"])
+    answers = iter([RuntimeError("no Java"), RuntimeError("no Java"), "the context"])
     has_failed = threading.Event()
 
     def create(name: str, master: str, config: dict[str, str]) -> Any:
@@ -68,14 +68,14 @@ def test_what_goes_wrong_is_told_to_who_asks(monkeypatch: pytest.MonkeyPatch) ->
             raise answer
         return answer
 
-    monkeypatch.setattr(sessions, "create_session", create)
-    shared = SharedSession("worker", {})
+    monkeypatch.setattr(contexts, "create_context", create)
+    shared = SharedContext("worker", {})
     shared.begin()
     assert has_failed.wait(PATIENCE_S)
     with pytest.raises(RuntimeError, match="no Java"):
         shared.get()
-    assert get(shared) == "the session"
+    assert get(shared) == "the context"
     made: Any = "another"
-    given = SharedSession("worker", {}, made)
+    given = SharedContext("worker", {}, made)
     given.begin()
     assert get(given) == "another"
