@@ -1,6 +1,8 @@
 """Ottla: an event streaming platform that speaks the Kafka protocol.
 
-ottla.read("topic").to_pandas()     records of a topic, for a notebook (reading.py)
+    ottla.read("topic").to_pandas()     records of a topic, for a notebook (reading.py)
+
+ARCHITECTURE.md lists the packages below this one, with what each of them holds.
 """
 
 from typing import TYPE_CHECKING, Any
