@@ -80,7 +80,7 @@ def _lock(disk: Disk, home: str, *, create: bool) -> FileLock | None:
     try:
         return disk.lock(f"{home}/{LOCK}")
     except BlockingIOError:
-        raise CommandError(f"{home} is in use by another process") from None
+        raise CommandError(f"{home} is in use by another process; stop the broker first") from None
     except PermissionError:
         return None
     except OSError as error:

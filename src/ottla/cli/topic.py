@@ -159,7 +159,9 @@ def _finish(
                 continue
             is_unknown = client is not None and code == KafkaError.UNKNOWN_TOPIC_OR_PART
             hint = suggest(name, client.fetch_metadata().topics) if client is not None and is_unknown else ""
-            failures.append(f"topic {name!r}: {explain(error.args[0])}{hint}")
+            said = explain(error.args[0])
+            is_named = said.lower().startswith(f"topic {name!r}".lower())  # `topic 'orders' already exists`
+            failures.append(f"{said if is_named else f'topic {name!r}: {said}'}{hint}")
     if failures:
         raise CommandError("; ".join(failures))
 

@@ -32,6 +32,10 @@ class BadInput(ValueError):
     """A parameter or a field of a form is wrong. The message is for people."""
 
 
+class NotFound(BadInput):
+    """The address of a page names what does not exist."""
+
+
 class Call:
     def __init__(self, console: Console, templates: Environment, request: Request, form: dict[str, list[str]]) -> None:
         self.console = console
@@ -127,7 +131,8 @@ class PageEndpoint:
 def answer_error(call: Call, error: Exception) -> Response:
     """A page that says what went wrong. An error that is a fault of the console itself is raised again."""
     if isinstance(error, BadInput):
-        return call.page("error.html", 400, title="That is not possible", message=str(error), hint="")
+        status, title = (404, "Not found") if isinstance(error, NotFound) else (400, "That is not possible")
+        return call.page("error.html", status, title=title, message=str(error), hint="")
     if isinstance(error, Unreachable):
         hint = "Check the user, the password and the certificates." if isinstance(error, NotAuthenticated) else ""
         if isinstance(error, NotListening):
@@ -135,7 +140,8 @@ def answer_error(call: Call, error: Exception) -> Response:
         return call.page("error.html", 502, title="The cluster does not answer", message=str(error), hint=hint)
     if isinstance(error, KafkaError):
         status = 404 if error.code in _NOT_FOUND else 403 if error.code in _DENIED else 409
-        return call.page("error.html", status, title="The cluster refuses", message=explain(error), hint="")
+        title = "Not found" if status == 404 else "The cluster refuses"
+        return call.page("error.html", status, title=title, message=explain(error), hint="")
     raise error
 
 

@@ -242,7 +242,7 @@ def test_a_directory_in_use_is_refused(data: Path, capsys: pytest.CaptureFixture
         assert main(["log", "verify", str(data)]) == 1
     finally:
         held.close(clean=False)
-    assert capsys.readouterr().err == f"ottla: {data} is in use by another process\n"
+    assert capsys.readouterr().err == f"ottla: {data} is in use by another process; stop the broker first\n"
 
 
 def test_a_directory_that_is_no_data_directory_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,12 +19,15 @@ _MODULE = "__ottla_app__"
 def run_run(options: argparse.Namespace) -> int:
     from ottla.streams.errors import StreamsError
     from ottla.streams.options import override_options
+    from ottla.streams.running.foreground import run_in_foreground
 
     given = parse_pairs(options.settings, "--set")
     try:
         override_options(given)
         app = find_app(options.file, options.app)
-        app.run()
+        app.start()
+        print(f"app {app.name!r} is running, and answers on {app.http_address}", flush=True)
+        run_in_foreground(app)
     except StreamsError as error:
         raise CommandError(str(error)) from None
     return 0

@@ -4,7 +4,7 @@ from starlette.responses import Response
 
 from ottla.client.exactly_once.sinks import find_sinks
 from ottla.console import copying
-from ottla.console.calls import BadInput, Call, explain
+from ottla.console.calls import BadInput, Call, NotFound, explain
 from ottla.console.facts.apps import (
     RUNNING,
     App,
@@ -108,5 +108,5 @@ def _find(call: Call) -> App:
     with call.console.clients.borrow() as client:
         app = next((each for each in list_apps(client, call.console.metadata.get()) if each.name == name), None)
     if app is None:
-        raise BadInput(f"there is no Streams app {name!r}")
+        raise NotFound(f"there is no Streams app {name!r}")
     return app

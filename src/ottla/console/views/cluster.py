@@ -3,7 +3,7 @@
 from starlette.responses import Response
 
 from ottla.console import copying
-from ottla.console.calls import BadInput, Call, explain
+from ottla.console.calls import BadInput, Call, NotFound, explain
 from ottla.console.facts.settings import BROKER, change_settings, read_settings
 from ottla.console.history import to_columns
 from ottla.console.sampling import ENDS, TOTAL
@@ -40,7 +40,7 @@ def show_broker(call: Call) -> Response:
     snapshot = call.console.metadata.get()
     broker = next((each for each in snapshot.brokers if each.node_id == number), None)
     if broker is None:
-        raise BadInput(f"there is no broker {number}")
+        raise NotFound(f"there is no broker {number}")
     try:
         with call.console.clients.borrow() as client:
             settings = read_settings(client, BROKER, str(number))
