@@ -1,7 +1,7 @@
 """Every handler by API key, from the modules of `ottla.handlers`, and the versions that they answer.
 
 Dispatch and ApiVersions are derived from this table, so they cannot disagree. The module of a handler is imported with
-the first request of its API: a broker starts sooner, and has no code and no messages in memory that nobody asks for.
+the first request of its API: a broker starts sooner, and keeps no code and no messages in memory that no client uses.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -136,7 +136,7 @@ TELEMETRY = ("GetTelemetrySubscriptions", "PushTelemetry")
 
 
 def advertise(*, telemetry: bool) -> Mapping[int, range]:
-    """The versions of each API that clients are told of. As in Kafka, those of telemetry only if somebody sees it."""
+    """The versions of each API that ApiVersions lists. As in Kafka, telemetry is in it only with a receiver."""
     apis = map(frames.find_api_by_folder, VERSIONS)
     return {api.key: VERSIONS[api.folder] for api in apis if telemetry or api.name not in TELEMETRY}
 

@@ -19,8 +19,8 @@ from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, 
 ANSWER_TIMEOUT_S = 5.0
 
 SAMPLE = 10
-"""Of how many partitions the leader is asked. A broker that is fenced leads none, so one would do; but topics may have
-been deleted meanwhile."""
+"""How many partitions other brokers are asked about. A fenced broker leads none, so one partition would be enough, but
+its topic may have been deleted in the meantime."""
 
 
 async def was_fenced(broker_id: int, image: Image, partitions: Iterable[Partition], peers: Peers) -> bool:

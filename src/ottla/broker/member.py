@@ -476,7 +476,7 @@ class Member:
         await self._fetchers.close()
 
     async def close(self) -> None:
-        """End the session, after this broker has said itself that it is gone: nobody has to find out."""
+        """Fence this broker in the metadata, then end the session: other brokers need not find out that it is gone."""
         self._is_leaving = True
         await self._fence(self._config.node_id, self.broker_epoch, LEAVING_TIMEOUT_S)
         self._metadata.close()

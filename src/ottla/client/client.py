@@ -83,7 +83,7 @@ class FoundOffset(NamedTuple):
 class Topic(NamedTuple):
     topic_id: bytes
     leaders: Mapping[int, Leader]
-    """By partition. Node -1 means that the partition has no leader."""
+    """The leader of each partition. Node -1 means that the partition has no leader."""
 
 
 class UnknownTopic(KafkaError):

@@ -7,7 +7,8 @@ connection authenticates again before a request that would come too late (KIP-36
 broker answers them in order, and an answer is kept until `receive` asks for it. Fetch and Produce requests are those of
 the hand-written codecs `wire/fetch` and `wire/produce.py`. A connection belongs to one thread.
 
-These codecs, TLS and SASL are imported by those who use them: a command that asks one question starts faster without.
+These codecs, TLS and SASL are imported when they are first used, so that a command that needs none of them starts
+faster.
 """
 
 import socket

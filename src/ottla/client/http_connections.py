@@ -11,12 +11,13 @@ from typing import Any, Final
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 CONNECTIONS_MAX: Final = 200
-"""For `limit_concurrency` of uvicorn. Connections that wait are closed when three quarters of them are open."""
+"""The value for `limit_concurrency` of uvicorn. When three quarters of so many connections are open, each new one
+closes the one that has waited longest for a request."""
 
 
 class BoundedConnection(H11Protocol):
     arrival_s = 30.0
-    """For a request to arrive as a whole, and for the first one to begin."""
+    """How long a request may take to arrive as a whole, and how long a new connection may wait before its first one."""
 
     _timer: asyncio.TimerHandle | None = None
     _waits_since = 0.0

@@ -46,7 +46,7 @@ class EncodedBatch:
     partition: int
     count: int
     timestamp: int
-    """That of the first record, to which the others are relative."""
+    """The timestamp of the first record. Those of the others are stored relative to it."""
     codec: int
     data: memoryview | bytearray
     timestamp_max: int | None = None

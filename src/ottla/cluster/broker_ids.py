@@ -30,7 +30,7 @@ async def generate_broker_id(store: Store, reserved_max: int, random: Random) ->
 
 
 async def keep_broker_ids(session: StoreSession, broker_ids: Iterable[int]) -> None:
-    """In a store that is written again, let the numbers of these brokers not be given to others."""
+    """Reserve the numbers of these brokers in a store that is restored, so that no other broker gets them."""
     with suppress(NodeExists):
         await session.commit([Create(znodes.BROKER_IDS)])
     node = await session.get(znodes.BROKER_IDS)

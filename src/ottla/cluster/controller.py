@@ -214,7 +214,7 @@ class Controller:
             pass
 
     async def _change(self, decide: Callable[[Image], Decision[int]]) -> int:
-        """Make a change as the controller. Returns 0 if this broker is none, in the image that is decided on."""
+        """Make a change as the controller. Returns 0 if this broker is not the controller in the image that is used."""
         epoch = self._membership.log.controller_epoch
 
         def decide_as_controller(image: Image) -> Decision[int]:

@@ -202,7 +202,7 @@ def _register(
 
 
 def _ignore() -> None:
-    """Nobody wants to know."""
+    """The default of `on_expired`: do nothing."""
 
 
 def _find_newest(names: Sequence[str]) -> dict[int, int]:

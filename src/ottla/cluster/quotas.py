@@ -124,7 +124,7 @@ def check_value(keys: Mapping[str, float], key: str, value: float) -> None:
 
 
 def normalize_address(text: str) -> str | None:
-    """An address in the one spelling that sockets give it; None if it is none."""
+    """The spelling of an IP address that sockets use; None if the text is no IP address."""
     try:
         return str(ip_address(text))
     except ValueError:

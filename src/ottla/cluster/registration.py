@@ -55,7 +55,7 @@ def register_broker(
     """Register a broker. Returns its broker epoch. A new cluster gets `cluster_id`.
 
     Replay of this change removes the broker from every ISR; the broker leads nothing until it is unfenced. `is_alone`:
-    the store says that no other process with this broker id lives, so an earlier registration is nobody's any more.
+    the store says that no other process with this broker id lives, so an earlier registration is void.
     """
     changes: list[Change] = []
     version = image.version + 1

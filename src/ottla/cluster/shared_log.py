@@ -188,7 +188,7 @@ class SharedLog:
         return operations
 
     def _explain_refusal(self, error: StoreError) -> Exception:
-        """What the writer hears of an append that was not applied."""
+        """The error that the writer gets for an append that was not applied."""
         if isinstance(error, BadVersion | NodeExists):
             return Conflict(str(error))
         if isinstance(error, NoNode):

@@ -113,7 +113,7 @@ def list_operations(node: Node, call: Call[Any], resource_type: ResourceType, na
 
 
 def list_cluster_operations(node: Node, call: Call[Any]) -> int:
-    """As `list_operations`, but a client that may not even describe the cluster sees none, as in Kafka."""
+    """Like `list_operations`, but a client that may not even describe the cluster sees none, as in Kafka."""
     if not may(node, call, rights.DESCRIBE_CLUSTER):
         return 0
     return list_operations(node, call, ResourceType.CLUSTER)

@@ -74,8 +74,8 @@ def find(node: Node, asked: DeleteTopicState) -> TopicImage:
 
 
 def find_deletable(node: Node, call: Call[DeleteTopicsRequest], asked: DeleteTopicState) -> TopicImage:
-    """The topic, if the client may delete it. Who may not see it learns neither its name nor whether it exists; only an
-    id that exists is told from one that does not, as in Kafka."""
+    """The topic, if the client may delete it. A client that may not see the topic learns neither its name nor whether
+    it exists. As in Kafka, it can find out whether an id exists."""
     by_id = asked.name is None
     if asked.name is not None and asked.topic_id == ZERO_UUID:
         require(node, call, rights.DESCRIBE_TOPIC, asked.name)

@@ -87,7 +87,7 @@ def handle_follower(
 def handle_authorized_follower(
     node: Node, call: Call[FetchRequest], asked: Mapping[RequestedPartition, FetchPartition], now: float
 ) -> FetchResponse | asyncio.Future[FetchResponse]:
-    """Who fetches as a follower reads every topic, past the high watermark: only brokers may (CVE-2018-1288)."""
+    """A follower reads every topic, past the high watermark, so only brokers may fetch as one (CVE-2018-1288)."""
     if not may(node, call, rights.CLUSTER_ACTION):
         return refuse_follower(node, call)
     answer = handle_follower(node, call, asked, now)

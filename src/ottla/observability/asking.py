@@ -15,13 +15,13 @@ from ottla.wire.peer import PeerRequest, PeerUnavailable
 
 LATEST = -1
 TIMEOUT_S = 5.0
-"""For one answer. Prometheus gives up after ten seconds."""
+"""How long to wait for the answer of a broker. Prometheus gives up after ten seconds."""
 
 RECORDS_MAX = 100
 """Records whose age one broker is asked for, for one page."""
 
 BYTES_MAX = 4 * 1024 * 1024
-"""Bytes of these records: a broker sends a whole batch for each. Beyond, no further one is asked for."""
+"""After so many bytes of answers no further record is asked for: a broker sends a whole batch for each."""
 
 
 class Peers(Protocol):

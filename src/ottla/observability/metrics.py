@@ -40,11 +40,11 @@ class WaitMeter:
     def __init__(self) -> None:
         self.total = DurationMeter()
         self.queued = DurationMeter()
-        """From the arrival of a request until its handler ran."""
+        """Time from the arrival of a request until its handler ran."""
         self.local = DurationMeter()
-        """In the handler, until it began to wait."""
+        """Time in the handler, until it began to wait."""
         self.remote = DurationMeter()
-        """Waiting for records, replicas, members, other brokers or a thread, until the answer."""
+        """Time of waiting for records, replicas, members, other brokers or a thread, until the answer."""
 
     def count_wait(self, total_s: float, queued_s: float, local_s: float) -> None:
         self.total.count_duration(total_s)

@@ -12,7 +12,7 @@ from ottla.quotas.quotas import Quotas
 LABEL_LENGTH_MAX = 100
 
 SHARED_LABEL = "others"
-"""In place of the client id: those that came when there were too many."""
+"""The label of the clients that came when there were already too many to have a label each."""
 
 _Numbers = tuple[tuple[Family, Callable[[SensorReading], float]], ...]
 

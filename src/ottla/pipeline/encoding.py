@@ -29,7 +29,8 @@ RECORD_BYTES_MAX = 1024 * 1024
 """The default of max.request.size in the Java client. A broker's default message.max.bytes accepts it too."""
 
 TIMESTAMP_MAX = (1 << 62) - 1
-"""In milliseconds. Differences of larger ones do not fit into a record, which says its own relative to its batch's."""
+"""The largest timestamp in milliseconds. A record stores the difference to the timestamp of its batch, and differences
+of larger timestamps may not fit into its 64 bits."""
 
 GATHERED_BYTES_MAX = 8 * 1024 * 1024
 

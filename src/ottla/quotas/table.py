@@ -21,7 +21,7 @@ from ottla.cluster.quotas import CLIENT_ID, USER
 
 
 class Default:
-    """In place of a name: whoever has no quota of its own."""
+    """Stands for a name: every user or client id that has no quota of its own."""
 
 
 DEFAULT: Final = Default()

@@ -278,7 +278,7 @@ class Partition:
         return log.advance_log_start(start)
 
     def note_refusal(self, cause: BaseException | None) -> None:
-        """A disk that is full has refused a write: other replicas had better lead."""
+        """A full disk has refused a write, so another replica should lead."""
         if self._isr_proposer is not None and isinstance(cause, OSError) and is_full(cause):
             self._isr_proposer.note_full_disk(self.topic_id, self.index)
 
@@ -427,7 +427,7 @@ class Partition:
         return tuple((broker, epochs.get(broker, UNKNOWN)) for broker in wanted)
 
     def settle_isr(self) -> None:
-        """Nothing that `propose_isr` returned is on its way to the metadata any more."""
+        """No proposal that `propose_isr` returned is still on its way to the metadata."""
         if self.in_sync is not None:
             self.in_sync.settle()
             self._move_high_watermark()

@@ -174,7 +174,7 @@ class Reconciliation:
                 self._place(topic_image)
 
     def _compare_all(self, image: Image) -> None:
-        """The image is that of a snapshot: nobody knows what has changed since the last one.
+        """The image comes from a snapshot, which does not say what has changed since the image before it.
 
         A topic that is held and not in the image was deleted. Its files are kept as strays all the same, because no
         entry of the log says so.
@@ -376,7 +376,7 @@ class Reconciliation:
         return True
 
     def _note_full_disk(self, topic: TopicImage, wanted: Sequence[int]) -> None:
-        """Other brokers had better lead the replicas that this one cannot create."""
+        """Have other brokers lead the replicas that this one cannot create."""
         here, proposer = self._replicas.of_topic_id(topic.id), self._replicas.isr_proposer
         if proposer is not None:
             for index in wanted:

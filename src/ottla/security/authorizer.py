@@ -45,7 +45,7 @@ semantics: an ACL for it counts."""
 
 
 class Client(Protocol):
-    """Who wants to do something, and from where."""
+    """The client whose rights are checked: who it is, and from which address it connects."""
 
     @property
     def principal(self) -> Principal: ...

@@ -52,7 +52,7 @@ CLUSTER_NAME = "kafka-cluster"
 """The name of the only resource of type CLUSTER."""
 
 WILDCARD = "*"
-"""As the name of a literal ACL: every resource. As a host: every host."""
+"""Means every resource as the name of a literal ACL, and every host as its host."""
 
 
 def bits(operations: Iterable[Operation]) -> int:

@@ -29,7 +29,7 @@ class Handshake(Protocol):
 
 
 handshake: ContextVar[Handshake | None] = ContextVar("handshake", default=None)
-"""Of the connection whose handshake begins."""
+"""The handshake of the connection that is being accepted."""
 
 
 class ServerObject(ssl.SSLObject):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ARCHIVES_MAX: Final = 4
-"""Of different Javas, installations of PySpark and kinds of programs. Each has 70 to 160 MB."""
+"""How many archives are kept: one for each Java, installation of PySpark and kind of program. Each has 70 to 160 MB."""
 SELF_MADE_ARCHIVE_VERSION: Final = 19
 """Since this version of Java one option makes, checks and renews the archive."""
 COMPILER: Final = (

@@ -21,7 +21,7 @@ EPOCHS = "leader-epoch-checkpoint"
 METADATA = "partition.metadata"
 DAMAGE = "damaged-ranges"
 MOVING = "moving"
-"""In the directory of a replica that is being copied from another data directory. A start removes the copy."""
+"""A file that marks an incomplete copy of a replica from another data directory. A start removes such a copy."""
 MOVED = "moved"
 """What MOVING is renamed to when the copy is complete. The log may have gaps from a compaction in its old place."""
 

@@ -49,20 +49,20 @@ def _open_channels() -> tuple[IO[str], IO[str]]:
 
 
 def _launch(given: dict[str, Any]) -> Launch:
-    place = given["place"]
-    if place is not None:
-        broker_id, store_name, store_path, network = place
-        place = ClusterMember(broker_id, store_name, store_path, NetworkState(*network))
-    return Launch(**{**given, "faults": [FaultOrder(*order) for order in given["faults"]], "place": place})
+    member = given["member"]
+    if member is not None:
+        broker_id, store_name, store_path, network = member
+        member = ClusterMember(broker_id, store_name, store_path, NetworkState(*network))
+    return Launch(**{**given, "faults": [FaultOrder(*order) for order in given["faults"]], "member": member})
 
 
 def _start(launch: Launch, network: BrokerNetwork) -> BrokerThread:
-    place = launch.place
-    if place is None:
+    member = launch.member
+    if member is None:
         return BrokerThread(launch)
-    network.become(place.network)
-    store = RemoteStore(place.store_path, place.store_name)
-    return BrokerThread(launch, store=store, connect=network.connector(place.broker_id))
+    network.become(member.network)
+    store = RemoteStore(member.store_path, member.store_name)
+    return BrokerThread(launch, store=store, connect=network.connector(member.broker_id))
 
 
 def _answer(command: Callable[..., Any], arguments: list[Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ class NetworkState(NamedTuple):
 
 
 class ClusterMember(NamedTuple):
-    """The place of a broker in a cluster: its id, its name at the store, and where the store is served."""
+    """What a broker needs to be part of a cluster: its id, its name at the store, and where the store is served."""
 
     broker_id: int
     store_name: str
@@ -41,8 +41,8 @@ class Launch(NamedTuple):
     """How far the clock is ahead of the machine's when the broker starts."""
     faults: Sequence[FaultOrder]
     """Faults that exist from the start on."""
-    place: ClusterMember | None = None
-    """Of a broker in a child process that belongs to a cluster."""
+    member: ClusterMember | None = None
+    """Set for a broker in a child process that belongs to a cluster."""
 
 
 class Host(Protocol):

@@ -115,8 +115,8 @@ class ClusterBroker(LocalBroker):
     def _start(self) -> Host:
         launch = self._launch()
         if self._server is not None:
-            place = ClusterMember(self.id, self.store_name, self._server.path, self._network.describe())
-            return BrokerProcess(launch._replace(place=place))
+            member = ClusterMember(self.id, self.store_name, self._server.path, self._network.describe())
+            return BrokerProcess(launch._replace(member=member))
         return BrokerThread(launch, store=self._store.client(self.store_name), connect=self._network.connector(self.id))
 
     def _require_host(self) -> BrokerThread | BrokerProcess:

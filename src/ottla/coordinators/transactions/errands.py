@@ -30,8 +30,8 @@ RETRY_DELAY_MAX_S = 1.0
 
 AT_ONCE_MAX = 100
 """A transaction with at most so many partitions gets its markers within the turn that ends it. If none of them has to
-wait for a disk, the transaction is complete before its producer hears of the end, so its next one is never too early
-(CONCURRENT_TRANSACTIONS)."""
+wait for a disk, the transaction is complete before its producer gets the answer to EndTxn, so the next transaction
+never comes too early (CONCURRENT_TRANSACTIONS)."""
 
 NextTurn = Callable[[TransactionMachine, Turn], Outcome]
 

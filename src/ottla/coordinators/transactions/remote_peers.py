@@ -376,8 +376,8 @@ class ClusterCoordinators:
 def _choose_transactions(
     waiting: list[WaitingTransaction],
 ) -> tuple[list[WaitingTransaction], list[WaitingTransaction]]:
-    """A request names a transactional id once, because answers are told apart by it. A second question about the same
-    id waits for the next request."""
+    """A request names a transactional id once, because its answers are matched by that id. A second question about the
+    same id waits for the next request."""
     chosen: dict[str, WaitingTransaction] = {}
     rest = []
     for each in waiting:
