@@ -236,6 +236,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.connect.rest.server": "answers beside whatever the worker does",
             "ottla.connect.settings.redaction": "a lock only: connectors add their secrets from threads of their own",
             "ottla.connect.connectors.jms.session": "a queue only: what the thread of stomp.py has received",
+            "ottla.connect.running.ownership": "a lock only: whoever pauses a run renews its epoch too",
             "ottla.connect.running.run": "a thread for each connector, as Spark's local properties ask for",
             "ottla.connect.worker.configs": "a lock only: those who ask and the worker's thread share a client",
             "ottla.connect.worker.statuses": "a lock only: those who ask and the worker's thread share a client",

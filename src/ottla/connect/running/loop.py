@@ -39,6 +39,8 @@ class Loop(ABC):
         self.slots = TaskSlots(context.tasks_max)
         self.topics: set[str] = set()
         """Topics that records were written to or read from."""
+        self.is_busy = False
+        """Whether a batch runs. Readable from any thread."""
         self._is_started = False
         self._jobs: RddJobs | None = None
 
@@ -131,11 +133,14 @@ class Loop(ABC):
     def _run(self, orders: Sequence[Order]) -> list[Report]:
         if self._jobs is None:
             self._jobs = self.context.make_jobs()
+        self.is_busy = True
         try:
             return [to_report(fields) for fields in self._jobs.run([order_fields(each) for each in orders])]
         except JobFailed as error:
             failure = Failure(RETRY, f"the Spark job has failed: {error}")
             return [Report(each.task, each.producer, failure=failure) for each in orders]
+        finally:
+            self.is_busy = False
 
     def _take(self, report: Report) -> bool:
         """Whether something was committed."""

@@ -10,10 +10,12 @@ they have given a source partition to different tasks.
 """
 
 import re
+from threading import Lock
 from typing import Final
 
 from ottla.client.client import Client
-from ottla.client.transaction_states import list_transactional_ids
+from ottla.client.connection import Unreachable
+from ottla.client.transaction_states import list_transactional_ids, transaction_states
 from ottla.client.transactions import ProducerIdentity, init_producer, raise_epoch, renew_epoch
 from ottla.connect.connector import ConnectorContext
 from ottla.connect.errors import ConnectError
@@ -27,13 +29,22 @@ class TakenOver(ConnectError):
 
 
 class Ownership:
-    """For one thread."""
+    """For one thread, but for `call_back`."""
 
     def __init__(self, client: Client, context: ConnectorContext, timeout_ms: int) -> None:
         self._client = client
         self._name = f"{context.worker_group}-{context.name}"
         self._timeout_ms = timeout_ms
         self._run: ProducerIdentity | None = None
+        self._lock = Lock()
+        """Held while the epoch of the run is raised."""
+
+    @property
+    def run(self) -> ProducerIdentity:
+        """The identity of the run. Its epoch changes when the run calls its tasks back, when it starts a task, and when
+        another run has claimed the connector."""
+        assert self._run is not None
+        return self._run
 
     def claim(self) -> None:
         """Fence all earlier runs. What they have not committed is aborted."""
@@ -49,11 +60,27 @@ class Ownership:
         self._check()
         return producer
 
+    def call_back(self, client: Client) -> None:
+        """Let tasks that would go on for long come to an end at their next offset, as `is_called_back` tells them.
+        Callable from any thread, with a client of its own."""
+        with self._lock:
+            self._run = renew_epoch(client, self.run, self._timeout_ms)
+
     def _check(self) -> None:
-        assert self._run is not None
         try:
-            self._run = renew_epoch(self._client, self._run, self._timeout_ms)
+            with self._lock:
+                self._run = renew_epoch(self._client, self.run, self._timeout_ms)
         except KafkaError as error:
             if error.code in _FENCED:
                 raise TakenOver("another run of the connector was started; this one ends") from None
             raise
+
+
+def is_called_back(client: Client, run: ProducerIdentity) -> bool:
+    """In a task: whether the run that has ordered it wants it to end. False if the brokers do not say."""
+    assert run.transactional_id is not None
+    try:
+        found = transaction_states(client, [run.transactional_id]).get(run.transactional_id)
+    except (KafkaError, Unreachable):
+        return False
+    return found is not None and (found.producer_id, found.epoch) != (run.producer_id, run.epoch)

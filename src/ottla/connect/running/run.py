@@ -13,6 +13,7 @@ from logging import getLogger
 from typing import TYPE_CHECKING, Final
 
 from ottla.client.client import Client
+from ottla.client.connection import Unreachable
 from ottla.connect.connector import Connector, Sink, Source
 from ottla.connect.running.failures import explain_failure
 from ottla.connect.running.loop import Loop, LoopContext
@@ -31,6 +32,7 @@ from ottla.connect.settings.redaction import Redactor
 from ottla.connect.worker.offsets import SourceOffsets
 from ottla.connect.worker.runs import ConnectorSpec, RunStatus, State, StatusListener, TaskState
 from ottla.connect.worker.topics import TopicForm, create_store_topic
+from ottla.errors import KafkaError
 from ottla.spark.jobs import RddJobs
 
 if TYPE_CHECKING:
@@ -68,6 +70,7 @@ class Run:
         self._spec = spec
         self._listener = listener
         self._loop: Loop | None = None
+        self._make_client: Callable[[], Client] | None = None
         self._clients: list[Client] = []
         self._state = TaskState(State.UNASSIGNED)
         self._told = RunStatus(self._state)
@@ -86,6 +89,7 @@ class Run:
     def pause(self) -> None:
         self._is_paused = True
         self._wake.set()
+        self._call_back()
 
     def resume(self) -> None:
         self._is_paused = False
@@ -94,6 +98,24 @@ class Run:
     def stop(self) -> None:
         self._is_stopping.set()
         self._wake.set()
+        self._call_back()
+
+    def _call_back(self) -> None:
+        """Let a task that is inside a large transaction of its source end at its next offset."""
+        loop, make_client = self._loop, self._make_client
+        if loop is None or make_client is None or not loop.is_busy:
+            return
+
+        def call_back() -> None:
+            client = make_client()
+            try:
+                loop.context.ownership.call_back(client)
+            except (KafkaError, Unreachable) as error:  # the task ends later, by itself
+                log.info("connector %s: its tasks could not be called back: %s", self._spec.name, error)
+            finally:
+                client.close()
+
+        threading.Thread(target=call_back, name=f"end of {self._spec.name}", daemon=True).start()
 
     def join(self, timeout_s: float) -> bool:
         self._thread.join(timeout_s)
@@ -187,7 +209,8 @@ class Run:
     def _make_loop(self, config: RunConfig, connector: Connector) -> Loop:
         from pyspark.cloudpickle import dumps, loads
 
-        driver = config.make_client("producer", for_driver=True)
+        self._make_client = partial(config.make_client, "producer", for_driver=True)
+        driver = self._make_client()
         self._clients.append(driver)
         ownership = Ownership(driver, self._spec.context, config.transaction_timeout_ms)
         transforms = self._environment.make_transforms

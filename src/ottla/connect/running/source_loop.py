@@ -47,8 +47,10 @@ class SourceLoop(Loop):
                 by_task.setdefault(slot.number, []).append(part)
                 slots[slot.number] = slot
         self._partitions.clear()
+        producers = {number: self.get_producer(slot) for number, slot in slots.items()}
+        run = self.context.ownership.run  # its epoch changes when a task is started
         return [
-            Order(number, self.get_producer(slots[number]), [self._order(each) for each in self._choose(number, parts)])
+            Order(number, producers[number], [self._order(each) for each in self._choose(number, parts)], run=run)
             for number, parts in by_task.items()
         ]
 

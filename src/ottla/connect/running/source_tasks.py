@@ -2,7 +2,8 @@
 
 A source that is midway at an offset goes on after the commit, in another transaction of the same task: it would have to
 read much again. So that the driver is not kept waiting for long, it goes on for a few times as long as its first row
-took, and what is read again is a fraction of the work.
+took, and what is read again is a fraction of the work. If the run is paused or stopped meanwhile, the task ends at its
+next commit.
 
 A task never raises: it reports its failure, so that the other tasks of the job come to their end.
 """
@@ -20,6 +21,7 @@ from ottla.connect.connector import MAX_ROWS, Part, Source
 from ottla.connect.errors import ConnectError
 from ottla.connect.running.conversion import Conversion
 from ottla.connect.running.failures import explain_failure
+from ottla.connect.running.ownership import is_called_back
 from ottla.connect.running.tolerance import ErrorHandler, ErrorPolicy
 from ottla.connect.running.topics import TopicGroup
 from ottla.connect.running.work import FENCED, Order, PartOrder, Report
@@ -154,6 +156,8 @@ class SourceOrder:
                         return
                     self._commit()
                     self._begin()
+                    if self._order.run is not None and is_called_back(self._plan.client, self._order.run):
+                        return
 
     def _write(self, topic: str, records: pa.RecordBatch) -> None:
         now_s = time.monotonic()

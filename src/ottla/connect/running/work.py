@@ -34,6 +34,8 @@ class Order:
     producer: ProducerIdentity
     parts: Sequence[PartOrder] = ()
     ranges: Sequence[RangeOrder] = ()
+    run: ProducerIdentity | None = None
+    """Of a source: the identity of the run when it gave the order."""
 
 
 RETRY: Final = "retry"
@@ -76,16 +78,17 @@ class Report:
 
 
 def order_fields(order: Order) -> list[Any]:
-    return [order.task, order.producer, order.parts, order.ranges]
+    return [order.task, order.producer, order.parts, order.ranges, order.run]
 
 
 def to_order(fields: Sequence[Any]) -> Order:
-    task, producer, parts, ranges = fields
+    task, producer, parts, ranges, run = fields
     return Order(
         task,
         ProducerIdentity(*producer),
         [PartOrder(*each) for each in parts],
         [RangeOrder(*each) for each in ranges],
+        None if run is None else ProducerIdentity(*run),
     )
 
 

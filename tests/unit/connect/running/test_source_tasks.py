@@ -24,6 +24,7 @@ from pyspark_ottla.options import parse_record_shape
 
 TIMEOUT_MS = 60_000
 PRODUCER = ProducerIdentity(7, 0, "id")
+RUN = ProducerIdentity(6, 4, "run")
 
 
 class Clock:
@@ -77,10 +78,16 @@ class Writer:
 
 
 def run_order(
-    monkeypatch: pytest.MonkeyPatch, seconds: float, stride: int, parts: int = 1, midway_up_to: int = 0
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float,
+    stride: int,
+    parts: int = 1,
+    midway_up_to: int = 0,
+    called_back_s: float = 1e9,
 ) -> Report:
     clock = Clock()
     monkeypatch.setattr(source_tasks, "time", clock)
+    monkeypatch.setattr(source_tasks, "is_called_back", lambda client, run: clock.now_s >= called_back_s)
     monkeypatch.setattr(source_tasks, "TransactionWriter", lambda _, producer, *more: Writer(clock, producer))
     client = Client({"bootstrap.servers": "localhost:1"})
     config = {"clock": clock, "seconds": seconds, "stride": stride, "midway_up_to": midway_up_to}
@@ -96,7 +103,7 @@ def run_order(
         TIMEOUT_MS,
     )
     orders = [PartOrder(f"key {number}", {"part": number}, {}, None) for number in range(parts)]
-    return run_source_order(plan, Order(0, PRODUCER, orders))
+    return run_source_order(plan, Order(0, PRODUCER, orders, run=RUN))
 
 
 def test_a_quick_source_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,6 +161,16 @@ def test_a_source_that_is_not_midway_any_more_ends(monkeypatch: pytest.MonkeyPat
     report = run_order(monkeypatch, 0.5, 1, parts=2, midway_up_to=5)
     assert report.offsets == {"key 0": {"next": 6}}
     assert run_order(monkeypatch, 0.5, 1, midway_up_to=99).offsets == {"key 0": {"next": 10}}
+
+
+def test_a_source_that_is_midway_ends_when_it_is_called_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asks after each of its transactions, which have three rows."""
+    monkeypatch.setattr(source_tasks, "MAX_ROWS", 2)
+    monkeypatch.setattr(source_tasks, "MIDWAY_FACTOR", 100)
+    report = run_order(monkeypatch, 0.5, 1, midway_up_to=99, called_back_s=1.6)
+    assert report.failure is None
+    assert report.offsets == {"key 0": {"next": 6}}
+    assert report.producer.epoch == PRODUCER.epoch + 2
 
 
 def test_a_failure_after_a_transaction_tells_what_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
