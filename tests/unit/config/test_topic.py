@@ -9,6 +9,7 @@ REFUSALS = [
     ({"segment.bytes": "100"}, "segment.bytes: 100 is below the minimum 1048576"),
     ({"retention.ms": "-2"}, "retention.ms: -2 is below the minimum -1"),
     ({"cleanup.policy": "Compact"}, "cleanup.policy: 'Compact' is not one of compact, delete"),
+    ({"cleanup.policy": "compact, compact"}, "cleanup.policy: 'compact,compact' names a policy twice"),
     (
         {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"},
         "min.compaction.lag.ms: 10 is above max.compaction.lag.ms (5)",
