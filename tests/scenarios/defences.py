@@ -141,13 +141,6 @@ BEFORE_AUTHENTICATION = (
         f"{HANDSHAKES}::test_addresses_take_turns_and_one_handshake_begins_at_a_time",
     ),
     Defence(
-        "hellos that cost a signature each and are never followed by anything",
-        "server/hellos.py",
-        "UNFINISHED_MAX = 100",
-        "UNFINISHED_MAX = 1_000_000",
-        f"{HANDSHAKES}::test_who_does_not_finish_handshakes_has_few_turns",
-    ),
-    Defence(
         "handshakes that keep everybody waiting",
         "security/tls_objects.py",
         "return arrived > 0 and self._cheap_bytes_left < 0",
@@ -195,6 +188,13 @@ BEFORE_AUTHENTICATION = (
         'INT, 1000, at_least(0), mode=CLUSTER_WIDE,\n        doc="Limit of open connections from one',
         'INT, INT_MAX, at_least(0), mode=CLUSTER_WIDE,\n        doc="Limit of open connections from one',
         "tests/unit/broker/test_connection_limits.py",
+    ),
+    Defence(
+        "a certificate of any web site, as ZooKeeper's",
+        "security/tls.py",
+        "    if config.zookeeper_ssl_truststore_location is None:\n        context.load",
+        "    context.load_default_certs(ssl.Purpose.SERVER_AUTH)\n    if False:\n        context.load",
+        "tests/unit/cluster/test_zookeeper_tls.py::test_only_the_authorities_of_the_trust_store_are_trusted",
     ),
     Defence(
         "old versions of TLS",

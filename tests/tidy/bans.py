@@ -326,7 +326,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.observability.endpoint": "listens for those who watch",
             "ottla.server.sending": "writes answers, and sends files without passing them through Python",
             "ottla.system.network": "connects to other brokers",
-            "ottla.cluster.zookeeper": "limits how long kazoo tries to connect to one server",
+            "ottla.cluster.zookeeper": "connects kazoo to a server, with TLS, and limits how long it tries",
             "ottla.client.connection": "a client's connection, for APIs that the client library lacks",
             "ottla.client.security": "names the TLS context of a client",
             "ottla.client.stores": "makes the TLS context of a client",

@@ -499,15 +499,11 @@ class Member:
 
 
 def find_zookeeper(config: BrokerConfig) -> Store:
-    """The store that the settings name."""
-    from ottla.cluster.zookeeper import ZooKeeper, ZooKeeperTls  # tests with a store in memory need no kazoo
+    """The store that the settings name. ConfigError if its certificates cannot be used."""
+    from ottla.cluster.zookeeper import ZooKeeper  # tests with a store in memory need no kazoo
+    from ottla.security.tls import build_zookeeper_context  # rarely needed
 
-    tls = None
-    if config.zookeeper_ssl_client_enable:
-        keys = config.zookeeper_ssl_keystore_location
-        trusted = config.zookeeper_ssl_truststore_location
-        is_checked = bool(config.zookeeper_ssl_endpoint_identification_algorithm)
-        tls = ZooKeeperTls(trusted, keys, keys, config.zookeeper_ssl_keystore_password, is_checked)
+    tls = build_zookeeper_context(config) if config.zookeeper_ssl_client_enable else None
     session_timeout_s = config.zookeeper_session_timeout_ms / 1000
     connection_timeout_ms = config.zookeeper_connection_timeout_ms
     connection_timeout_s = session_timeout_s if connection_timeout_ms is None else connection_timeout_ms / 1000

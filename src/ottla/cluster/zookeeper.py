@@ -8,10 +8,11 @@ revived; the next one is a new kazoo client.
 
 import asyncio
 import logging
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from kazoo import exceptions
 from kazoo.client import KazooClient, TransactionRequest
@@ -43,6 +44,7 @@ from ottla.cluster.store import (
     StoreUnavailable,
     Watch,
 )
+from ottla.security.tls import TlsContext
 
 TICKS_PER_TIMEOUT = 8
 """How often the event loop shows that it runs, and the watchdog looks, within a session time-out."""
@@ -70,21 +72,6 @@ _quiet = logging.getLogger(f"{__name__}.kazoo")
 _quiet.setLevel(logging.ERROR)  # kazoo warns about every attempt to connect; this module says it once
 
 
-class ZooKeeperTls(NamedTuple):
-    """TLS to ZooKeeper, by kazoo's names."""
-
-    ca: str | None
-    certfile: str | None
-    keyfile: str | None
-    keyfile_password: str | None
-    check_hostname: bool
-    use_ssl: bool = True
-    verify_certs: bool = True
-
-    def __repr__(self) -> str:
-        return "ZooKeeperTls(...)"
-
-
 class ZooKeeper:
     """A `Store`: ZooKeeper at the addresses of a `zookeeper.connect` setting."""
 
@@ -95,7 +82,7 @@ class ZooKeeper:
         connection_timeout_s: float,
         credentials: str | None = None,
         protect_nodes: bool = False,
-        tls: "ZooKeeperTls | None" = None,
+        tls: TlsContext | None = None,
     ) -> None:
         """`connect` is host:port,host:port/path; the path is created if it does not exist.
 
@@ -114,7 +101,7 @@ class ZooKeeper:
         self._tls = tls
 
     async def open(self, on_state: Callable[[SessionState], None]) -> StoreSession:
-        session = ZooKeeperSession(self._make_client, self._root, on_state)
+        session = ZooKeeperSession(self._make_client, self._root, on_state, self._tls)
         try:
             async with asyncio.timeout(self._connection_timeout_s):
                 await session.connected
@@ -148,7 +135,6 @@ class ZooKeeper:
                 sleep_func=handler.sleep_func,
             ),
             logger=_quiet,
-            **({} if self._tls is None else self._tls._asdict()),
         )
 
 
@@ -166,8 +152,9 @@ class _LoopQueue:
 class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """kazoo's door to threads, without the threads that would run its callbacks."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, tls: TlsContext | None) -> None:
         super().__init__()
+        self._tls = tls
         self.completion_queue = self.callback_queue = _LoopQueue(loop)
         self.connect_timeout_s: float | None = None
 
@@ -177,18 +164,27 @@ class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
     def stop(self) -> None:
         self._running = False
 
-    def create_connection(self, *args: Any, **kwargs: Any) -> Any:
-        """Connect to one server. A server that does not answer must leave time to try the others."""
-        if self.connect_timeout_s is not None:
-            kwargs["timeout"] = self.connect_timeout_s
-        return super().create_connection(*args, **kwargs)
+    def create_connection(
+        self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **_: Any
+    ) -> socket.socket:
+        """Connect to one server. A server that does not answer must leave time to try the others.
+
+        kazoo's own TLS would trust all public authorities, beside those that the trust store has."""
+        timeout = timeout if self.connect_timeout_s is None else self.connect_timeout_s
+        connected = socket.create_connection(address, timeout)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connected if self._tls is None else self._tls.wrap_socket(connected, server_hostname=hostname)
 
 
 class ZooKeeperSession:
     """A `StoreSession`. Its methods run on the event loop; a thread of its own is the watchdog and stops kazoo."""
 
     def __init__(
-        self, new_client: Callable[[_LoopHandler], Any], root: str, on_state: Callable[[SessionState], None]
+        self,
+        new_client: Callable[[_LoopHandler], Any],
+        root: str,
+        on_state: Callable[[SessionState], None],
+        tls: TlsContext | None,
     ) -> None:
         self._root = root
         self._on_state = on_state
@@ -198,7 +194,7 @@ class ZooKeeperSession:
         self._was_connected = False
         self.connected: asyncio.Future[None] = self._loop.create_future()
         """Done when the session is open."""
-        handler = _LoopHandler(self._loop)
+        handler = _LoopHandler(self._loop, tls)
         client = self._client = new_client(handler)
         self.timeout_s = client._session_timeout / 1000
         handler.connect_timeout_s = self.timeout_s / (2 * len(client.hosts))

@@ -69,6 +69,13 @@ def read_trust_store(config: BrokerConfig, prefix: str = "") -> str | None:
     return _read_pkcs12_certificates(f"{name}.location", data, config.ssl_truststore_password)
 
 
+def read_pem(setting: str, path: str) -> str:
+    """A file that has to be PEM."""
+    data = _read_file(setting, path)
+    _is_pem(data, setting, "PEM")
+    return _decode(setting, data)
+
+
 def find_files(config: BrokerConfig) -> tuple[str, ...]:
     """The files of the stores, which are read again when they change."""
     paths = config.ssl_keystore_location, config.ssl_truststore_location, config.ssl_crl_location

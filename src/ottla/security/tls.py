@@ -1,4 +1,5 @@
-"""TLS contexts from Kafka's ssl.* settings: for the clients of a listener, and for connections to other brokers.
+"""TLS contexts from Kafka's ssl.* settings: for the clients of a listener, and for connections to other brokers and to
+ZooKeeper.
 
 OpenSSL reads keys from files only. Keys that are in a setting or in a PKCS12 store are written to a file in memory that
 no other process sees, or to a private temporary file where there is no such thing.
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 
 from ottla.config import BrokerConfig, ConfigError
 from ottla.security.ciphers import choose_ciphers
-from ottla.security.stores import KeyStore, read_key_store, read_trust_store
+from ottla.security.stores import KeyStore, read_key_store, read_pem, read_trust_store
 from ottla.security.tls_objects import ServerContext
 
 _VERIFY = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
@@ -64,6 +65,23 @@ def build_client_context(config: BrokerConfig, prefix: str) -> ssl.SSLContext:
     return context
 
 
+def build_zookeeper_context(config: BrokerConfig) -> ssl.SSLContext:
+    """The context of connections to ZooKeeper. Without a trust store public authorities are trusted."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    trusted, keys = "zookeeper.ssl.truststore.location", "zookeeper.ssl.keystore.location"
+    if config.zookeeper_ssl_truststore_location is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        _trust(context, read_pem(trusted, config.zookeeper_ssl_truststore_location), trusted)
+    if config.zookeeper_ssl_keystore_location is not None:
+        text = read_pem(keys, config.zookeeper_ssl_keystore_location)
+        store = KeyStore(text, text, config.zookeeper_ssl_keystore_password)
+        _load_keys(context, store, keys, "zookeeper.ssl.keystore.password")
+    context.check_hostname = bool(config.zookeeper_ssl_endpoint_identification_algorithm)
+    return context
+
+
 def _limit(context: ssl.SSLContext, config: BrokerConfig, prefix: str) -> None:
     """Set versions and cipher suites."""
     versions = config.ssl_enabled_protocols
@@ -83,27 +101,29 @@ def _limit(context: ssl.SSLContext, config: BrokerConfig, prefix: str) -> None:
     context.maximum_version = max(_VERSIONS[each] for each in versions)
 
 
-def _load_keys(context: ssl.SSLContext, keys: KeyStore, setting: str) -> None:
+def _load_keys(context: ssl.SSLContext, keys: KeyStore, setting: str, password: str = "ssl.key.password") -> None:
+    """`password`: the setting that has the password of the key."""
+
     def refuse_to_ask() -> str:
-        raise ConfigError(f"{setting}: the key is encrypted; set ssl.key.password")
+        raise ConfigError(f"{setting}: the key is encrypted; set {password}")
 
     try:
         with _as_file(keys.certificates) as certificates, _as_file(keys.key) as key:
             context.load_cert_chain(certificates, key, keys.password if keys.password is not None else refuse_to_ask)
     except ssl.SSLError as error:
-        raise ConfigError(f"{setting}: {_explain_refusal(error.reason or '')}") from None
+        raise ConfigError(f"{setting}: {_explain_refusal(error.reason or '', password)}") from None
     except OSError as error:
         raise ConfigError(f"{setting}: {error.strerror or error}") from None
 
 
-def _explain_refusal(reason: str) -> str:
+def _explain_refusal(reason: str, password: str) -> str:
     """What is wrong with a key store, by the reason that OpenSSL names."""
     if "KEY_VALUES_MISMATCH" in reason:
         return "key and certificate do not belong together"
     if reason.endswith(("_TOO_WEAK", "_TOO_SMALL")):
         name = reason.replace("_", " ").lower()
         return f"OpenSSL refuses a certificate of it ({name}); issue one that is signed with SHA-256 and has 2048 bits"
-    return "it has no usable key and certificate, or ssl.key.password is wrong"
+    return f"it has no usable key and certificate, or {password} is wrong"
 
 
 def _trust(context: ssl.SSLContext, certificates: str, setting: str) -> None:

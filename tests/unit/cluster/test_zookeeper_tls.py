@@ -1,11 +1,10 @@
 """TLS to ZooKeeper, through a program that ends the TLS in front of a real server."""
 
 import asyncio
-import gc
+import re
 import socket
 import ssl
 import threading
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,7 +13,8 @@ import pytest
 
 from ottla.broker.member import find_zookeeper
 from ottla.cluster.store import Create, StoreUnavailable
-from ottla.config import BrokerConfig
+from ottla.config import BrokerConfig, ConfigError
+from ottla.security.tls import build_zookeeper_context
 from tests.clients.secured import Certificates
 from tests.patience import PATIENCE_MS
 
@@ -66,7 +66,6 @@ def encrypting(target: tuple[str, int], certificates: Certificates) -> Iterator[
             thread.join()
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_broker_speaks_tls_with_zookeeper(zookeeper: str, tmp_path: Path) -> None:
     certificates = Certificates(tmp_path)
     strangers = tmp_path / "strangers"
@@ -96,6 +95,27 @@ def test_a_broker_speaks_tls_with_zookeeper(zookeeper: str, tmp_path: Path) -> N
         asyncio.run(visit(port, certificates.ca, PATIENCE_MS))
         with pytest.raises(StoreUnavailable):
             asyncio.run(visit(port, Certificates(strangers, "another authority").ca, 1000))
-    with warnings.catch_warnings():  # kazoo does not close the socket of a handshake that fails
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+
+
+def test_only_the_authorities_of_the_trust_store_are_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Public authorities are not, if there is one: whoever has a certificate of any web site could be ZooKeeper."""
+    public = tmp_path / "public"
+    public.mkdir()
+    monkeypatch.setenv("SSL_CERT_FILE", str(Certificates(public, "a public authority").ca))
+    own = Certificates(tmp_path)
+    settings = {"zookeeper.ssl.client.enable": "true", "zookeeper.ssl.truststore.location": str(own.ca)}
+    context = build_zookeeper_context(BrokerConfig.of(settings))
+    assert context.get_ca_certs(binary_form=True) == [ssl.PEM_cert_to_DER_cert(own.ca.read_text())]
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+    del settings["zookeeper.ssl.truststore.location"]
+    trusting = build_zookeeper_context(BrokerConfig.of(settings))
+    assert trusting.get_ca_certs(binary_form=True) != context.get_ca_certs(binary_form=True)
+
+
+@pytest.mark.parametrize("name", ["truststore", "keystore"])
+def test_stores_that_cannot_be_used(name: str, tmp_path: Path) -> None:
+    setting = f"zookeeper.ssl.{name}.location"
+    (tmp_path / "wrong.pem").write_text("-----BEGIN nothing")
+    for path in (tmp_path / "nowhere.pem", tmp_path / "wrong.pem"):
+        with pytest.raises(ConfigError, match=re.escape(setting)):
+            find_zookeeper(BrokerConfig.of({"zookeeper.ssl.client.enable": "true", setting: str(path)}))
