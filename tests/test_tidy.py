@@ -83,7 +83,7 @@ def test_an_import_that_breaks_the_layers_is_noticed(name: str, text: str) -> No
     [
         ("ottla.storage.log", "from ottla.storage.files import Disk\nfrom ottla import batch\nimport ottla.errors"),
         ("ottla.broker.broker", "from ottla.handlers import fetch\nfrom ottla.server import Server"),
-        ("ottla.cli.up", "from ottla import __version__\nfrom ottla.broker.broker import Broker"),
+        ("ottla.cli.broker_process", "from ottla import __version__\nfrom ottla.broker.broker import Broker"),
         ("ottla.wire.fetch.responses", "from ottla.storage.files import FileSlice"),
         ("pyspark_ottla.reader", "from ottla.wire.fetch import FetchRequest"),
     ],

@@ -340,7 +340,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.security.providers": "asks an OAuth provider for keys and tokens, in a thread",
             "ottla.server.handshakes": "accepts the connections of listeners with TLS",
             "ottla.server.hellos": "waits for the first message of a TLS handshake",
-            "ottla.cli.up": "knows the error of a host that cannot be found",
+            "ottla.cli.broker_process": "knows the error of a host that cannot be found",
             "ottla.cli.stream.pages": "asks the pages of a running app",
             "ottla.cli.connect.asking": "asks the REST API of a worker",
             "ottla.connect.serving": "knows the name of this machine",

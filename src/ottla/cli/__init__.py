@@ -22,7 +22,7 @@ OTTLA_TRACEBACK=1 is set or the log level is debug. Ctrl-C ends a command silent
                  console_process.py   the web console as a child process
                  ports.py             free ports for child processes
                  directories.py       where a broker's data is
-    up           exposure.py (whether a broker would let in anybody on the network)
+    up           broker_process.py (the broker), exposure.py (whether a broker would let in anybody on the network)
     topic        topic_description.py, topic_trim.py, resource_settings.py (with config)
     group        group_description.py, group_reset.py
     config       entities.py (kinds that confluent-kafka lacks), quotas.py (with quota), config_listing.py (list)

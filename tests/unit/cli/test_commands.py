@@ -33,7 +33,7 @@ for command in sys.argv[2:]:
     os.wait()
 """
 """Prints the modules that each command has imported, in a fork of an interpreter that had imported nothing."""
-COMMANDS_THAT_IMPORT_LITTLE = [command for command in COMMANDS if command not in ("up", "demo")]
+COMMANDS_THAT_IMPORT_LITTLE = [command for command in COMMANDS if command != "demo"]
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_a_command_imports_nothing_it_does_not_need(command: str, imported: dict
     # Neither the broker, nor the client library, nor the other commands are imported before the arguments are parsed.
     modules = imported[command]
     assert f"ottla.cli.{command}" in modules
-    assert not modules & {"ottla.broker.broker", "ottla.cli.up", "confluent_kafka", "asyncio", "uvloop"}
+    assert not modules & {"ottla.broker.broker", "ottla.cli.broker_process", "confluent_kafka", "asyncio", "uvloop"}
 
 
 @pytest.mark.parametrize(

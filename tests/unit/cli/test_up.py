@@ -139,7 +139,7 @@ def test_a_wrong_setting_is_named(arguments: list[str], named: str, tmp_path: Pa
 
 SLOW = """
 import asyncio, sys
-from ottla.cli import main, up
+from ottla.cli import broker_process, main
 
 class SlowBroker:
     ports = {"PLAINTEXT": 1}
@@ -150,8 +150,8 @@ class SlowBroker:
         print("draining", flush=True)
         await asyncio.Event().wait()
 
-up.Broker = SlowBroker
-up.STOP_DEADLINE_S = up.STOP_GRACE_S = float(sys.argv[1])
+broker_process.Broker = SlowBroker
+broker_process.STOP_DEADLINE_S = broker_process.STOP_GRACE_S = float(sys.argv[1])
 sys.exit(main(["up", "--data", sys.argv[2]]))
 """
 

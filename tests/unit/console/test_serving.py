@@ -59,7 +59,7 @@ def test_elsewhere_it_prints_a_token(broker: LocalBroker) -> None:
 
 def test_a_broker_alone_does_not_load_it() -> None:
     program = (
-        "import sys; from ottla.cli import command_parser; import ottla.cli.up, ottla.cli.client;"
+        "import sys; from ottla.cli import command_parser; import ottla.cli.broker_process, ottla.cli.client;"
         "command_parser({'up', 'topic'});"
         "print([name for name in sys.modules if name.startswith(('ottla.console', 'starlette', 'jinja2', 'uvicorn'))])"
     )
