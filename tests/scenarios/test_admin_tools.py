@@ -38,7 +38,7 @@ def test_topics(operated: LocalBroker) -> None:
     run_kafka_tool(operated, "TopicCommand", "--alter", "--topic", "a", "--partitions", "3")
     head, *partitions = run_kafka_tool(operated, "TopicCommand", "--describe", "--topic", "a").strip().splitlines()
     assert "PartitionCount: 3" in head
-    assert "Configs: retention.ms=1000" in head
+    assert "Configs: min.insync.replicas=1,retention.ms=1000" in head
     assert ["Leader: 1" in line for line in partitions] == [True] * 3
     run_kafka_tool(operated, "TopicCommand", "--delete", "--topic", "a")
     with RawClient(operated.host, operated.port) as client:

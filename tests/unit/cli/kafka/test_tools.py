@@ -56,7 +56,11 @@ def test_topics(broker: LocalBroker) -> None:
         ["Created", "topic", "a."]
     ]
     head, first, second = kafka(broker, "topics --describe --topic a").output.splitlines()
-    assert head.split("\t")[2:] == ["PartitionCount: 2", "ReplicationFactor: 1", "Configs: retention.ms=9000"]
+    assert head.split("\t")[2:] == [
+        "PartitionCount: 2",
+        "ReplicationFactor: 1",
+        "Configs: min.insync.replicas=1,retention.ms=9000",
+    ]
     assert first == "\tTopic: a\tPartition: 0\tLeader: 1\tReplicas: 1\tIsr: 1\tElr: \tLastKnownElr: "
     assert "Partition: 1" in second
     assert kafka(broker, f"topics --describe --topic-id {head.split()[3]}").output.splitlines()[0] == head
