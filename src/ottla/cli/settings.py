@@ -39,7 +39,7 @@ class Options(Protocol):
 def broker_config(options: Options, environment: Mapping[str, str]) -> BrokerConfig:
     """The settings, merged and checked. Raises CommandError with the name of a setting that is not valid."""
     try:
-        given = _file_settings(options.config) if options.config is not None else dict(WITHOUT_A_FILE)
+        given = read_settings_file(options.config) if options.config is not None else dict(WITHOUT_A_FILE)
         given["listeners"] = _listeners(given, options.host, options.port)
         if options.data is not None:
             given.pop("log.dir", None)
@@ -80,7 +80,7 @@ def _with_absolute_paths(config: BrokerConfig) -> BrokerConfig:
     return config.with_changes({"log.dir": None, "log.dirs": ",".join(paths)})
 
 
-def _file_settings(path: str) -> dict[str, str]:
+def read_settings_file(path: str) -> dict[str, str]:
     try:
         with open(path, encoding="utf-8") as file:
             return read_properties(file.read())

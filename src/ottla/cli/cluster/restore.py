@@ -3,11 +3,10 @@
 import argparse
 
 from ottla.cli.cluster.actions import Actions, add_action
-from ottla.cli.command_error import CommandError
+from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.output import counted
 
-SESSION_S = 10.0
-CONNECTION_S = 15.0
+WITHOUT_A_FILE = {"zookeeper.session.timeout.ms": "10000", "zookeeper.connection.timeout.ms": "15000"}
 
 
 def add_actions(actions: Actions) -> None:
@@ -22,16 +21,21 @@ def add_actions(actions: Actions) -> None:
         help="the first data directory of a broker; may be repeated: the newest copy counts",
     )
     restore.add_argument("--zookeeper", required=True, metavar="HOST:PORT[,...][/PATH]", help="as for `ottla up`")
+    restore.add_argument(
+        "--config", metavar="FILE", help="settings of a broker, which have its TLS and credentials for ZooKeeper"
+    )
     restore.add_argument("--dry-run", action="store_true", help="only show which copy would be written")
 
 
 def _restore(options: argparse.Namespace) -> int:
     import asyncio
 
+    from ottla.broker.member import find_zookeeper
+    from ottla.cli.settings import read_settings_file
     from ottla.cluster.local_copy import read_copy, restore_store
     from ottla.cluster.metadata_files import DamagedMetadata
     from ottla.cluster.store import StoreError
-    from ottla.cluster.zookeeper import ZooKeeper
+    from ottla.config import BrokerConfig, ConfigError
     from ottla.storage.files import RealDisk
     from ottla.storage.overlay import OverlayDisk
 
@@ -51,8 +55,12 @@ def _restore(options: argparse.Namespace) -> int:
     if options.dry_run:
         print(f"version {version} from {directory} would be written to {options.zookeeper}")
         return 0
+    given = WITHOUT_A_FILE if options.config is None else read_settings_file(options.config)
     try:
-        before = asyncio.run(restore_store(ZooKeeper(options.zookeeper, SESSION_S, CONNECTION_S), image))
+        store = find_zookeeper(BrokerConfig.of({**given, "zookeeper.connect": options.zookeeper}))
+        before = asyncio.run(restore_store(store, image))
+    except ConfigError as error:
+        raise CommandError(str(error), USAGE_ERROR) from None
     except StoreError as error:
         raise CommandError(str(error)) from None
     print(f"version {version} from {directory} was written to {options.zookeeper}, which was at version {before}")

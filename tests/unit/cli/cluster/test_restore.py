@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 import pytest
 
 from ottla.cli import main
+from ottla.cluster import znodes
 from ottla.cluster.local_copy import LocalCopy
+from ottla.cluster.store import NotAllowed
 from ottla.cluster.zookeeper import ZooKeeper
 from ottla.storage.files import RealDisk
 from ottla.system.clock import WallClock
@@ -51,6 +53,24 @@ def test_restore(zookeeper: str, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert again.epoch == member.image.version + 1
     assert main(arguments) == 1
     assert "keep the store" in capsys.readouterr().err
+
+
+def test_restore_with_the_credentials_of_the_brokers(zookeeper: str, tmp_path: Path) -> None:
+    """With zookeeper.set.acl of their settings, what is written is theirs alone."""
+    copy, settings = tmp_path / "copy", tmp_path / "server.properties"
+    asyncio.run(live(f"{zookeeper}-lost", copy, 1))
+    settings.write_text("node.id=1\nzookeeper.set.acl=true\nzookeeper.credentials=me:secret\n")
+    arguments = ["cluster", "restore", "--data", str(copy), "--zookeeper", zookeeper]
+    assert main([*arguments, "--config", str(settings)]) == 0
+
+    async def look() -> None:
+        stranger = await ZooKeeper(zookeeper, 4.0, PATIENCE_S).open(lambda state: None)
+        for node in (znodes.HEAD, znodes.SNAPSHOT):
+            with pytest.raises(NotAllowed):
+                await stranger.get(node)
+        await stranger.close()
+
+    asyncio.run(look())
 
 
 def test_a_directory_without_a_copy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
