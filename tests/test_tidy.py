@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 
 from tests.tidy import layers, shape
-from tests.tidy.bans import BANS, Ban
+from tests.tidy.ban import Ban
+from tests.tidy.bans import BANS
 from tests.tidy.source import ROOT, Finding, Module, forget_modules, imports, modules, project_files, within
 
 Rule = Callable[[Module], Iterator[Finding]]

@@ -113,7 +113,7 @@ def test_a_failed_directory_takes_only_its_replicas_offline() -> None:
 def fail_second_directory(broker: Broker) -> list[int]:
     """Returns the partitions of the topic that the directory holds."""
     directory = broker.node.replicas.directories[1]
-    held = sorted(partition.index for partition in broker.node.replicas.by_directory()[directory])
+    held = sorted(partition.index for partition in broker.node.replicas.group_by_directory()[directory])
     broker.node.replication.failures.fail(directory, "a test asked for it")
     return held
 

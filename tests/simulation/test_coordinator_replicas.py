@@ -32,7 +32,7 @@ def make_replicated(machine: Machine, isr: tuple[int, ...] = (1, 2)) -> Partitio
 
 def fetch_all(partition: Partition) -> None:
     """Broker 2 has everything."""
-    partition.follower_fetched(2, 1, partition.log.end_offset, 0, asyncio.get_running_loop().time())
+    partition.note_follower_fetch(2, 1, partition.log.end_offset, 0, asyncio.get_running_loop().time())
 
 
 def test_a_new_leader_answers_nothing_that_is_not_committed() -> None:

@@ -44,7 +44,7 @@ def list_transactional_ids(client: Client, prefix: str, *, only_open: bool = Fal
     return sorted(name for name in found if name.startswith(prefix))
 
 
-def transaction_states(client: Client, names: Iterable[str]) -> dict[str, TransactionState]:
+def find_transaction_states(client: Client, names: Iterable[str]) -> dict[str, TransactionState]:
     """The states of these transactional ids. An id that its coordinator does not know is left out."""
     wanted = list(dict.fromkeys(names))
     return client.retry(lambda: _describe(client, wanted))

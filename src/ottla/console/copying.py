@@ -179,10 +179,10 @@ rows.write.format("ottla").mode("append").options(**options).option("topic", {to
 def copy_transactions(options: Options) -> Copies:
     # confluent-kafka cannot list transactions; Ottla's own client can
     program = f"""from ottla.client.client import Client
-from ottla.client.transaction_states import list_transactional_ids, transaction_states
+from ottla.client.transaction_states import find_transaction_states, list_transactional_ids
 
 client = Client({write_settings(options)})
-states = transaction_states(client, list_transactional_ids(client, ""))
+states = find_transaction_states(client, list_transactional_ids(client, ""))
 rows = [(name, state.producer_id, state.state) for name, state in states.items()]
 client.close()"""
     return _copy_rows(

@@ -40,7 +40,7 @@ def handle(node: Node, call: Call[DescribeLogDirsRequest]) -> DescribeLogDirsRes
     return DescribeLogDirsResponse(
         results=[
             describe(directory, partitions, wanted, list_arriving(node, directory), partial(find_lag, node))
-            for directory, partitions in node.replicas.by_directory().items()
+            for directory, partitions in node.replicas.group_by_directory().items()
         ]
     )
 

@@ -224,11 +224,14 @@ def read_directories(replicas: Replicas) -> Iterator[FamilySeries]:
 
 def read_compaction(compaction: Compaction, now_ms: int) -> Iterator[FamilySeries]:
     meter = compaction.meter
-    uncleanable = [((directory.path,), found) for directory, found in compaction.uncleanable().items()]
+    uncleanable = [((directory.path,), found) for directory, found in compaction.list_uncleanable().items()]
     yield catalogue.UNCLEANABLE_PARTITIONS, [(labels, len(found)) for labels, found in uncleanable]
     yield (
         catalogue.UNCLEANABLE_BYTES,
-        [(labels, sum(compaction.dirty_bytes(partition) for partition in found)) for labels, found in uncleanable],
+        [
+            (labels, sum(compaction.measure_dirty_bytes(partition) for partition in found))
+            for labels, found in uncleanable
+        ],
     )
     yield catalogue.MAX_DIRTY_PERCENT, [((), int(meter.dirtiest * 100))]
     yield catalogue.SINCE_LAST_CLEANING, [((), max(now_ms - meter.looked_at_ms, 0))]

@@ -80,7 +80,7 @@ class Checkpoints:
     def _collect_offsets(self, of: Callable[[Partition], int]) -> dict[DataDirectory, Offsets]:
         return {
             directory: {partition.topic_partition: of(partition) for partition in partitions}
-            for directory, partitions in self._replicas.by_directory().items()
+            for directory, partitions in self._replicas.group_by_directory().items()
             if directory.failure is None
         }
 

@@ -72,7 +72,7 @@ class Compaction:
         self._ready_at = 0.0
         """The loop time at which the bytes that were read and written so far are within the allowed rate."""
         self.meter = CompactionMeter(clock.now_ms())
-        for directory, partitions in replicas.by_directory().items():
+        for directory, partitions in replicas.group_by_directory().items():
             for partition in partitions:
                 partition.log.first_dirty_offset = directory.clean_ends.get(partition.topic_partition, 0)
 
@@ -80,14 +80,14 @@ class Compaction:
     def backoff_s(self) -> float:
         return max(self._settings().log_cleaner_backoff_ms / 1000, 0.01)
 
-    def uncleanable(self) -> dict[DataDirectory, list[Partition]]:
+    def list_uncleanable(self) -> dict[DataDirectory, list[Partition]]:
         """The logs that cannot be compacted, by data directory."""
         return {
             directory: [partition for partition in partitions if partition in self._uncleanable]
-            for directory, partitions in self._replicas.by_directory().items()
+            for directory, partitions in self._replicas.group_by_directory().items()
         }
 
-    def dirty_bytes(self, partition: Partition) -> int:
+    def measure_dirty_bytes(self, partition: Partition) -> int:
         """Size of the sealed segments that are not compacted."""
         log = partition.log
         return sum(segment.size for segment in log.segments[:-1] if segment.base_offset >= log.first_dirty_offset)

@@ -194,7 +194,7 @@ class FollowerFetch:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         if fetched is not None:
             partition.meter.fetches += 1
-            partition.follower_fetched(
+            partition.note_follower_fetch(
                 session.follower, session.broker_epoch, request.fetch_offset, request.log_start_offset, fetched
             )
         return self._read_records(followed, partition, request)

@@ -119,7 +119,7 @@ class InSync:
 
     # Fetches
 
-    def fetched(
+    def note_fetch(
         self, broker_id: int, broker_epoch: int, offset: int, log_start_offset: int, leader_end: int, now: float
     ) -> bool:
         """A follower fetches from `offset`. Returns False if the fetch comes from an earlier life of its broker."""
@@ -148,7 +148,7 @@ class InSync:
             follower.caught_up = max(follower.caught_up, fetched)
             follower.last_fetch = max(follower.last_fetch, fetched)
 
-    def committed(self, own_end: int, leader_end: int, eligibility: Eligibility | None) -> int:
+    def find_committed(self, own_end: int, leader_end: int, eligibility: Eligibility | None) -> int:
         """The smallest end among those that the high watermark waits for; `own_end` is the leader's own.
 
         A follower that has caught up and may join is waited for before it joins. Otherwise a leader that is alone in
@@ -194,7 +194,7 @@ class InSync:
         """Whether a follower can join that was not proposed yet."""
         return any(self.can_join(broker_id, high_watermark, eligibility) for broker_id, _ in self._others)
 
-    def lagging(self, leader_end: int, now: float, lag_s_max: float) -> Iterator[int]:
+    def list_lagging(self, leader_end: int, now: float, lag_s_max: float) -> Iterator[int]:
         """Members of the ISR that have not caught up for too long."""
         for broker in self.state.isr:
             follower = self.followers.get(broker)
@@ -203,7 +203,7 @@ class InSync:
 
     def choose(self, high_watermark: int, leader_end: int, eligibility: Eligibility) -> tuple[int, ...]:
         """The ISR that the leader wants: without followers that lag, with those that can join. In replica order."""
-        lagging = tuple(self.lagging(leader_end, eligibility.now(), eligibility.lag_s_max))
+        lagging = tuple(self.list_lagging(leader_end, eligibility.now(), eligibility.lag_s_max))
         return tuple(
             broker
             for broker in self.state.replicas

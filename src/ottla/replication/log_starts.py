@@ -30,7 +30,7 @@ class LogStarts:
         """Make every log start durable, then drop the segments below it. OSError if a disk refuses the checkpoint."""
         refused: OSError | None = None
         async with self._writing:
-            for directory, partitions in self._replicas.by_directory().items():
+            for directory, partitions in self._replicas.group_by_directory().items():
                 starts = {partition: partition.log.log_start_offset for partition in partitions}
                 moved: Offsets = {partition.topic_partition: start for partition, start in starts.items() if start}
                 error = await self._checkpoints.write_log_starts(directory, moved)

@@ -371,13 +371,13 @@ class Partition:
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH if known else ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return in_sync
 
-    def follower_fetched(
+    def note_follower_fetch(
         self, broker_id: int, broker_epoch: int, offset: int, log_start_offset: int, now: float
     ) -> None:
         """A follower fetches from `offset`, so it has every record below. KafkaError if it is not a follower."""
         in_sync = self.require_follower(broker_id, UNKNOWN)
         log_start_before = in_sync.followers[broker_id].log_start_offset
-        if not in_sync.fetched(broker_id, broker_epoch, offset, log_start_offset, self.log.end_offset, now):
+        if not in_sync.note_fetch(broker_id, broker_epoch, offset, log_start_offset, self.log.end_offset, now):
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {broker_id} has a newer epoch")
         self._move_high_watermark()
         if log_start_offset != log_start_before:
@@ -455,7 +455,7 @@ class Partition:
         if in_sync is not None:
             if len(state.isr) < self._find_in_sync_needed(state):
                 return
-            committed = in_sync.committed(committed, end, self._isr_proposer)
+            committed = in_sync.find_committed(committed, end, self._isr_proposer)
         self.high_watermark.advance(committed)
 
     @property

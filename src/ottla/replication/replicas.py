@@ -98,7 +98,7 @@ class Replicas:
         """The data directory that holds the partition; None if the partition is no longer served."""
         return self._homes.get(partition)
 
-    def by_directory(self) -> dict[DataDirectory, list[Partition]]:
+    def group_by_directory(self) -> dict[DataDirectory, list[Partition]]:
         """Every data directory with the partitions in it."""
         found: dict[DataDirectory, list[Partition]] = {directory: [] for directory in self.directories}
         for partition, directory in self._homes.items():

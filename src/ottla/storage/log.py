@@ -297,7 +297,7 @@ class Log:
         return marker
 
     def _index_abort(self, segment: Segment, header: BatchHeader, base_offset: int, marker: ControlMarker) -> None:
-        entry = self.producers.aborted_by(header, base_offset, marker)
+        entry = self.producers.find_aborted_by(header, base_offset, marker)
         if entry is not None:
             segment.transactions.add(entry)
             self._files.created += 1  # the first entry creates the file; a superfluous fsync does no harm

@@ -102,7 +102,7 @@ def replay_segment(segment: Segment, start: int, up_to: int, producers: Producer
                 break
             if header.producer_id >= 0:
                 marker = read_marker(segment.file, position, header)
-                entry = marker and producers.aborted_by(header, header.base_offset, marker)
+                entry = marker and producers.find_aborted_by(header, header.base_offset, marker)
                 if entry:
                     aborted.append(entry)
                 producers.replay(header, header.base_offset, marker)

@@ -142,7 +142,9 @@ class ProducerStates:
         message = f"a marker with epoch {epoch} of producer {producer_id}, which is at {producer.epoch}"
         raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, message)
 
-    def aborted_by(self, header: BatchHeader, base_offset: int, marker: ControlMarker) -> AbortedTransaction | None:
+    def find_aborted_by(
+        self, header: BatchHeader, base_offset: int, marker: ControlMarker
+    ) -> AbortedTransaction | None:
         """The transaction index entry for an abort marker; None if the marker aborts nothing."""
         producer = self.producers.get(header.producer_id)
         if marker.type != ABORT or producer is None or producer.transaction_start == NO_TRANSACTION:

@@ -279,7 +279,7 @@ class Recovery:
         if header.producer_id >= 0:
             marker = read_marker(file, position, header)
             if marker is not None:
-                entry = self.producers.aborted_by(header, header.base_offset, marker)
+                entry = self.producers.find_aborted_by(header, header.base_offset, marker)
                 if entry is not None:
                     aborted.append(entry)
             self.producers.replay(header, header.base_offset, marker)

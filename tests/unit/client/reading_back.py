@@ -2,7 +2,7 @@
 
 from ottla.client.client import EARLIEST, LATEST, READ_COMMITTED, Client
 from ottla.client.fetching import fetch
-from ottla.client.transaction_states import list_transactional_ids, transaction_states
+from ottla.client.transaction_states import find_transaction_states, list_transactional_ids
 from ottla.records import batch
 from ottla.topic_partition import TopicPartition
 from tests.patience import PATIENCE_S
@@ -34,5 +34,5 @@ def await_markers(client: Client) -> None:
 
 
 def _some_are_ending(client: Client) -> bool:
-    states = transaction_states(client, list_transactional_ids(client, ""))
+    states = find_transaction_states(client, list_transactional_ids(client, ""))
     return any(state.state.startswith("Prepare") for state in states.values())

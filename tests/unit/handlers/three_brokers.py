@@ -69,7 +69,7 @@ async def fence(broker: Broker, other: int) -> None:
 
 def follow(broker: Broker, other: int, offset: int, log_start_offset: int = 0) -> None:
     """Another broker has fetched up to `offset`."""
-    shared(broker).follower_fetched(other, epoch_of(broker, other), offset, log_start_offset, 0.0)
+    shared(broker).note_follower_fetch(other, epoch_of(broker, other), offset, log_start_offset, 0.0)
 
 
 def append(partition: Partition, count: int = 1) -> None:

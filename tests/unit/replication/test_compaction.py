@@ -85,7 +85,7 @@ class Workshop:
         await self.broker.node.compaction.run()
 
     def uncleanable(self) -> list[Partition]:
-        return [each for found in self.broker.node.compaction.uncleanable().values() for each in found]
+        return [each for found in self.broker.node.compaction.list_uncleanable().values() for each in found]
 
 
 def write(partition: Partition, batches: int, first: int = 0) -> None:

@@ -471,9 +471,9 @@ def test_an_idle_partition_stays_in_sync_although_no_fetch_looks_at_it() -> None
         assert partition.wants_other_isr()
         assert partition.in_sync is not None
         now = asyncio.get_running_loop().time()
-        assert list(partition.in_sync.lagging(partition.log.end_offset, now, 30.0)) == [THIRD]
+        assert list(partition.in_sync.list_lagging(partition.log.end_offset, now, 30.0)) == [THIRD]
         await asyncio.sleep(31)
-        assert list(partition.in_sync.lagging(partition.log.end_offset, proposer.now(), 30.0)) == [SECOND, THIRD]
+        assert list(partition.in_sync.list_lagging(partition.log.end_offset, proposer.now(), 30.0)) == [SECOND, THIRD]
 
     simulate(scenario())
 

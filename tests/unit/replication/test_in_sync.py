@@ -37,17 +37,17 @@ def lead(cluster: Cluster, isr: tuple[int, ...] = REPLICAS, start_offset: int = 
 
 
 def fetch(in_sync: InSync, cluster: Cluster, broker: int, offset: int, end: int, epoch: int | None = None) -> bool:
-    return in_sync.fetched(broker, EPOCHS[broker] if epoch is None else epoch, offset, 0, end, cluster.time)
+    return in_sync.note_fetch(broker, EPOCHS[broker] if epoch is None else epoch, offset, 0, end, cluster.time)
 
 
 def test_a_follower_in_the_isr_holds_the_high_watermark_until_it_has_fetched() -> None:
     cluster = Cluster()
     in_sync = lead(cluster)
     assert fetch(in_sync, cluster, SECOND, 7, end=9)
-    assert in_sync.committed(9, 9, cluster) < 0
+    assert in_sync.find_committed(9, 9, cluster) < 0
     assert fetch(in_sync, cluster, THIRD, 8, end=9)
-    assert in_sync.committed(9, 9, cluster) == 7
-    assert in_sync.committed(5, 9, cluster) == 5, "the leader's own end counts as far as it is flushed"
+    assert in_sync.find_committed(9, 9, cluster) == 7
+    assert in_sync.find_committed(5, 9, cluster) == 5, "the leader's own end counts as far as it is flushed"
 
 
 def test_a_proposed_member_counts_at_once_and_a_removed_one_until_the_metadata_has_it() -> None:
@@ -55,11 +55,11 @@ def test_a_proposed_member_counts_at_once_and_a_removed_one_until_the_metadata_h
     in_sync = lead(cluster, (LEADER, SECOND))
     fetch(in_sync, cluster, SECOND, 9, end=9)
     in_sync.begin((LEADER, THIRD))
-    assert sorted(in_sync.maximal_isr) == [LEADER, SECOND, THIRD] and in_sync.committed(9, 9, None) < 0
+    assert sorted(in_sync.maximal_isr) == [LEADER, SECOND, THIRD] and in_sync.find_committed(9, 9, None) < 0
     fetch(in_sync, cluster, THIRD, 4, end=9)
-    assert in_sync.committed(9, 9, None) == 4
+    assert in_sync.find_committed(9, 9, None) == 4
     in_sync.settle()
-    assert sorted(in_sync.maximal_isr) == [LEADER, SECOND] and in_sync.committed(9, 9, None) == 9
+    assert sorted(in_sync.maximal_isr) == [LEADER, SECOND] and in_sync.find_committed(9, 9, None) == 9
 
 
 def test_a_new_partition_epoch_settles_what_was_proposed_and_the_same_one_does_not() -> None:
@@ -122,7 +122,7 @@ def test_a_slow_follower_leaves_when_it_never_caught_up_within_the_lag_time() ->
         cluster.time += 5
         end += 100
         fetch(in_sync, cluster, SECOND, end // 3, end)
-    assert list(in_sync.lagging(end, cluster.time, LAG_S)) == [SECOND]
+    assert list(in_sync.list_lagging(end, cluster.time, LAG_S)) == [SECOND]
     assert in_sync.choose(0, end, cluster) == (LEADER,)
 
 
@@ -135,7 +135,7 @@ def test_a_follower_that_is_one_fetch_behind_stays() -> None:
         cluster.time += 5
         before, end = end, end + 100
         fetch(in_sync, cluster, SECOND, before, end)
-    assert list(in_sync.lagging(end, cluster.time, LAG_S)) == []
+    assert list(in_sync.list_lagging(end, cluster.time, LAG_S)) == []
 
 
 def test_an_idle_follower_at_the_end_does_not_lag() -> None:
@@ -143,23 +143,23 @@ def test_an_idle_follower_at_the_end_does_not_lag() -> None:
     in_sync = lead(cluster, (LEADER, SECOND))
     fetch(in_sync, cluster, SECOND, 5, end=5)
     cluster.time += 10 * LAG_S
-    assert list(in_sync.lagging(5, cluster.time, LAG_S)) == []
-    assert list(in_sync.lagging(6, cluster.time, LAG_S)) == [SECOND]
+    assert list(in_sync.list_lagging(5, cluster.time, LAG_S)) == []
+    assert list(in_sync.list_lagging(6, cluster.time, LAG_S)) == [SECOND]
 
 
 def test_members_of_the_isr_get_time_to_fetch_from_a_new_leader() -> None:
     cluster = Cluster()
     in_sync = lead(cluster)
-    assert list(in_sync.lagging(50, cluster.time + LAG_S, LAG_S)) == []
-    assert list(in_sync.lagging(50, cluster.time + LAG_S + 1, LAG_S)) == [SECOND, THIRD]
+    assert list(in_sync.list_lagging(50, cluster.time + LAG_S, LAG_S)) == []
+    assert list(in_sync.list_lagging(50, cluster.time + LAG_S + 1, LAG_S)) == [SECOND, THIRD]
 
 
 def test_a_new_member_of_the_isr_gets_time_too() -> None:
     cluster = Cluster()
     in_sync = lead(cluster, (LEADER,))
     in_sync.follow(PartitionImage(REPLICAS, (LEADER, THIRD), LEADER, leader_epoch=3, partition_epoch=1), cluster.time)
-    assert list(in_sync.lagging(50, cluster.time + LAG_S, LAG_S)) == []
-    assert list(in_sync.lagging(50, cluster.time + LAG_S + 1, LAG_S)) == [THIRD]
+    assert list(in_sync.list_lagging(50, cluster.time + LAG_S, LAG_S)) == []
+    assert list(in_sync.list_lagging(50, cluster.time + LAG_S + 1, LAG_S)) == [THIRD]
 
 
 def test_a_follower_about_to_join_holds_the_high_watermark() -> None:
@@ -167,12 +167,12 @@ def test_a_follower_about_to_join_holds_the_high_watermark() -> None:
     cluster = Cluster()
     in_sync = lead(cluster, (LEADER,))
     fetch(in_sync, cluster, SECOND, 10, end=10)
-    assert in_sync.committed(15, 15, cluster) == 10
+    assert in_sync.find_committed(15, 15, cluster) == 10
     cluster.fenced.add(SECOND)
-    assert in_sync.committed(15, 15, cluster) == 15
+    assert in_sync.find_committed(15, 15, cluster) == 15
     cluster.fenced.clear()
     cluster.time += LAG_S + 1
-    assert in_sync.committed(15, 15, cluster) == 15, "it has not caught up for too long"
+    assert in_sync.find_committed(15, 15, cluster) == 15, "it has not caught up for too long"
 
 
 def test_the_high_watermark_does_not_wait_for_a_follower_that_left_by_itself() -> None:
@@ -182,13 +182,13 @@ def test_the_high_watermark_does_not_wait_for_a_follower_that_left_by_itself() -
     for broker in (SECOND, THIRD):
         fetch(in_sync, cluster, broker, 10, end=10)
     fetch(in_sync, cluster, SECOND, 15, end=15)
-    assert in_sync.committed(15, 15, cluster) == 10
+    assert in_sync.find_committed(15, 15, cluster) == 10
     in_sync.follow(PartitionImage(REPLICAS, (LEADER, SECOND), LEADER, leader_epoch=3, partition_epoch=1), cluster.time)
-    assert in_sync.committed(15, 15, cluster) == 15
+    assert in_sync.find_committed(15, 15, cluster) == 15
     cluster.time += 1
     fetch(in_sync, cluster, THIRD, 10, end=15)
     fetch(in_sync, cluster, SECOND, 20, end=20)
-    assert in_sync.committed(20, 20, cluster) == 20
+    assert in_sync.find_committed(20, 20, cluster) == 20
     fetch(in_sync, cluster, THIRD, 20, end=20)
     assert in_sync.can_join(THIRD, 20, cluster)
 
@@ -196,8 +196,8 @@ def test_the_high_watermark_does_not_wait_for_a_follower_that_left_by_itself() -
 def test_the_low_watermark_is_the_smallest_log_start_of_the_living() -> None:
     cluster = Cluster()
     in_sync = lead(cluster)
-    in_sync.fetched(SECOND, 11, 9, 3, 9, cluster.time)
-    in_sync.fetched(THIRD, 12, 9, 5, 9, cluster.time)
+    in_sync.note_fetch(SECOND, 11, 9, 3, 9, cluster.time)
+    in_sync.note_fetch(THIRD, 12, 9, 5, 9, cluster.time)
     assert in_sync.low_watermark(6, REPLICAS) == 3
     assert in_sync.low_watermark(6, (LEADER, THIRD)) == 5
     assert in_sync.low_watermark(4, (LEADER, THIRD)) == 4
@@ -224,7 +224,7 @@ class Model:
         self.random.choice(
             (self.append, self.fetch, self.fetch, self.propose, self.learn, self.remove_fenced, self.fence, self.wait)
         )()
-        committed = self.in_sync.committed(self.end, self.end, self.cluster)
+        committed = self.in_sync.find_committed(self.end, self.end, self.cluster)
         self.high_watermark = max(self.high_watermark, committed)
 
     def append(self) -> None:
@@ -233,7 +233,7 @@ class Model:
     def fetch(self) -> None:
         broker = self.random.choice((SECOND, THIRD))
         self.ends[broker] = self.random.randint(self.ends[broker], self.end)
-        self.in_sync.fetched(broker, self.cluster.epochs[broker], self.ends[broker], 0, self.end, self.cluster.time)
+        self.in_sync.note_fetch(broker, self.cluster.epochs[broker], self.ends[broker], 0, self.end, self.cluster.time)
 
     def wait(self) -> None:
         self.cluster.time += self.random.choice((1.0, 5.0, LAG_S + 1))

@@ -106,7 +106,7 @@ class Broker:
         for index in indexes:
             partition = self.partitions[index]
             end = partition.log.end_offset
-            partition.follower_fetched(broker, self.epochs[broker] if epoch is None else epoch, end, 0, now)
+            partition.note_follower_fetch(broker, self.epochs[broker] if epoch is None else epoch, end, 0, now)
 
     def isr_of(self, index: int) -> list[int]:
         state = self.metadata.image.partition(TOPIC, index)

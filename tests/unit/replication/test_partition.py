@@ -72,9 +72,9 @@ def test_with_followers_it_is_the_smallest_end_in_sync() -> None:
         appended = produce(partition, b"a", b"b", b"c")
         acknowledged = partition.wait_for_acks(appended, -1)
         assert acknowledged is not None and partition.wait_for_acks(appended, 1) is None
-        partition.follower_fetched(FOLLOWER, 1, 2, 0, 0.0)
+        partition.note_follower_fetch(FOLLOWER, 1, 2, 0, 0.0)
         assert partition.high_watermark.value == 2 and not acknowledged.done()
-        partition.follower_fetched(FOLLOWER, 1, 3, 0, 0.0)
+        partition.note_follower_fetch(FOLLOWER, 1, 3, 0, 0.0)
         assert acknowledged.done()
 
     simulate(scenario())

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ottla.client.client import Client
 from ottla.client.groups import CommittedOffset, fetch_offsets, raise_for_errors
-from ottla.client.transaction_states import TransactionState, list_transactional_ids, transaction_states
+from ottla.client.transaction_states import TransactionState, find_transaction_states, list_transactional_ids
 from ottla.wire.messages.list_groups import ListGroupsRequest
 
 _NAME = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(.+)")
@@ -95,7 +95,7 @@ def _find_owner(name: str, known: Iterable[tuple[str, str]], topics: Iterable[st
 def _find_sink(client: Client, query_id: str, topic: str, ledgers: Ledgers, names: list[str]) -> Sink:
     start = f"{query_id}-{topic}"
     writers = [name for name in names if not _CLAIM.fullmatch(name.removeprefix(start))]
-    states = transaction_states(client, writers)
+    states = find_transaction_states(client, writers)
     head = ledgers.get((query_id, topic))
     task_batches = {}
     for (query, rest), (of_topic, committed) in ledgers.items():

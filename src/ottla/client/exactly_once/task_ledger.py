@@ -28,7 +28,7 @@ from typing import NamedTuple
 from ottla.client.client import Client
 from ottla.client.exactly_once.batch_ledger import TIMEOUT_MS, LedgerLost, end_quietly, has_landed, ledger_name
 from ottla.client.groups import CommittedOffset, commit_offsets, fetch_offsets
-from ottla.client.transaction_states import abort_transactions, list_transactional_ids, transaction_states
+from ottla.client.transaction_states import abort_transactions, find_transaction_states, list_transactional_ids
 from ottla.client.transactions import ProducerIdentity, commit_offsets_in_transaction, end_transaction, init_producer
 from ottla.errors import ErrorCode, KafkaError
 from ottla.topic_partition import TopicPartition
@@ -157,7 +157,7 @@ class TaskLedger:
     def _require_open(self, batch_id: int, tasks: Sequence[OpenTask]) -> None:
         """Raises TransactionsLost unless all transactions are open, as their tasks left them."""
         try:
-            states = transaction_states(self._client, [self._name_task(each.task) for each in tasks])
+            states = find_transaction_states(self._client, [self._name_task(each.task) for each in tasks])
         except KafkaError as error:
             if error.code != ErrorCode.UNSUPPORTED_VERSION:
                 raise

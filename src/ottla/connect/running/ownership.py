@@ -15,7 +15,7 @@ from typing import Final
 
 from ottla.client.client import Client
 from ottla.client.connection import Unreachable
-from ottla.client.transaction_states import list_transactional_ids, transaction_states
+from ottla.client.transaction_states import find_transaction_states, list_transactional_ids
 from ottla.client.transactions import ProducerIdentity, init_producer, raise_epoch, renew_epoch
 from ottla.connect.connector import ConnectorContext
 from ottla.connect.errors import ConnectError
@@ -80,7 +80,7 @@ def is_called_back(client: Client, run: ProducerIdentity) -> bool:
     """In a task: whether the run that has ordered it wants it to end. False if the brokers do not say."""
     assert run.transactional_id is not None
     try:
-        found = transaction_states(client, [run.transactional_id]).get(run.transactional_id)
+        found = find_transaction_states(client, [run.transactional_id]).get(run.transactional_id)
     except (KafkaError, Unreachable):
         return False
     return found is not None and (found.producer_id, found.epoch) != (run.producer_id, run.epoch)

@@ -10,7 +10,7 @@ from ottla.client.hanging_transactions import (
     list_open_transactions,
     write_abort_marker,
 )
-from ottla.client.transaction_states import TransactionState, abort_transactions, transaction_states
+from ottla.client.transaction_states import TransactionState, abort_transactions, find_transaction_states
 from ottla.console.connections import ask_node
 from ottla.console.facts.metadata import Snapshot
 from ottla.console.facts.settings import raise_for_code
@@ -61,7 +61,7 @@ def list_transactions(client: Client, snapshot: Snapshot) -> list[ListedTransact
 
 def describe_transactions(client: Client, names: list[str]) -> dict[str, TransactionState]:
     try:
-        return transaction_states(client, names)
+        return find_transaction_states(client, names)
     except KafkaError:  # one that may not be described hides the others; the list is still there
         return {}
 

@@ -3,7 +3,7 @@
 from contextlib import ExitStack, closing
 
 from ottla.client.client import Client
-from ottla.client.transaction_states import transaction_states
+from ottla.client.transaction_states import find_transaction_states
 from ottla.connect.connector import ConnectorContext
 from ottla.connect.running.ownership import Ownership, is_called_back
 from ottla.testing import LocalBroker
@@ -24,7 +24,7 @@ def test_tasks_are_called_back_by_their_run_and_by_the_next_one(ottla_broker: Lo
         ownership.call_back(other)
         assert is_called_back(task, ordered)
         assert not is_called_back(task, ownership.run)
-        assert transaction_states(task, ["owners-midway-0"])["owners-midway-0"].epoch == producer.epoch
+        assert find_transaction_states(task, ["owners-midway-0"])["owners-midway-0"].epoch == producer.epoch
         ownership.start_task(1)  # raises if the run were not the owner any more
 
         last = ownership.run
