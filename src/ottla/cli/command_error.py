@@ -6,6 +6,11 @@ import sys
 USAGE_ERROR = 2
 FAILURE = 1
 
+_OF_EXTRAS = {
+    **dict.fromkeys(("numba", "numpy", "orjson", "pandas", "google", "pyarrow", "pyspark", "rocksdict"), "spark"),
+    **dict.fromkeys(("adbc_driver_postgresql", "adbc_driver_sqlite", "boto3", "deltalake", "fastavro"), "connect"),
+}
+"""Packages that `pip install ottla` leaves out: the extra that brings them."""
 _WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
@@ -41,6 +46,10 @@ def _explain(error: Exception) -> str:
             from ottla.cli.client import explain
 
             return explain(error.args[0]) if hasattr(error.args[0], "str") else str(error)
+    if isinstance(error, ModuleNotFoundError):
+        package = (error.name or "").partition(".")[0]
+        if package in _OF_EXTRAS:
+            return f"{package} is not installed, and this needs it: pip install 'ottla[{_OF_EXTRAS[package]}]'"
     if isinstance(error, UnicodeDecodeError):
         return f"the input is not UTF-8 text: byte {error.object[error.start]:#04x} at position {error.start}"
     if isinstance(error, OSError):

@@ -16,6 +16,7 @@ from threading import Thread
 import pytest
 
 from ottla.cli import main
+from ottla.cli.command_error import explain_error
 from ottla.testing import LocalBroker
 from tests.samples import choose_sample
 from tests.unit.cli.every_command import Command, Ended, every_command, run
@@ -65,6 +66,12 @@ def failed(ended: Ended) -> str:
 
 def named(command: Command) -> str:
     return command.name
+
+
+def test_a_command_that_needs_an_extra_names_it() -> None:
+    missing = ModuleNotFoundError("No module named 'pyarrow'", name="pyarrow.compute")
+    assert explain_error(missing) == "pyarrow is not installed, and this needs it: pip install 'ottla[spark]'"
+    assert "internal error" in explain_error(ModuleNotFoundError("No module named 'x'", name="x"))
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
     if not query.strip(" \t\r\n;"):
         raise CommandError("sql: the query is empty", USAGE_ERROR)
     if find_spec("pyspark") is None:
-        raise CommandError("sql: PySpark is not installed; it comes with the extra 'spark' of Ottla")
+        raise CommandError("sql: PySpark is not installed: pip install 'ottla[spark]'")
     client = CommandClient(options)  # reports a missing broker before Spark starts
     from ottla.cli.sql.complaints import explain_spark_errors
     from ottla.cli.sql.quiet import quiet_session

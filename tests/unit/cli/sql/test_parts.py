@@ -162,4 +162,4 @@ def test_without_pyspark_the_message_says_what_to_install(
 ) -> None:
     monkeypatch.setattr("ottla.cli.sql.find_spec", lambda name: None)
     assert main(["sql", "select 1"]) == 1
-    assert capsys.readouterr().err == "ottla: sql: PySpark is not installed; it comes with the extra 'spark' of Ottla\n"
+    assert capsys.readouterr().err == "ottla: sql: PySpark is not installed: pip install 'ottla[spark]'\n"
