@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 MASTER: Final = "local[*]"
 DAEMON: Final = {"spark.python.daemon.module": "ottla.connect.running.daemon"}
 
-SMALL_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms32m -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30"
+SMALL_JVM: Final = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms32m -Xmn8m -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30"
+)
 """No row comes through the JVM: it hands orders to Python workers and takes their reports. So the second compiler, a
 heap that grows beyond need and threads for its collection are not worth what they cost. Seen on a busy machine: 5.6
-instead of 8.6 s of CPU until the first row, and 315 instead of 341 MB."""
+instead of 8.6 s of CPU until the first row, and 315 instead of 341 MB. A young generation of 8 MB saves 10 MB and no
+CPU more."""
 PYSPARK_TESTING: Final = "pyspark.testing.utils"
 """PySpark asks this module whether there is numpy whenever Python calls Java, and the module imports pandas."""
 REMEMBERED: Final = {
