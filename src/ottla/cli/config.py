@@ -16,7 +16,15 @@ from ottla.cli.entities import (
     read_resource_settings,
 )
 from ottla.cli.output import JSON, add_format_argument, show_json, show_rows, show_table
-from ottla.cli.resource_settings import KINDS, Change, Setting, apply_changes, changes_of, settings_of
+from ottla.cli.resource_settings import (
+    KINDS,
+    Change,
+    Setting,
+    apply_changes,
+    changes_of,
+    check_broker_settings,
+    settings_of,
+)
 from ottla.cli.suggestions import suggest
 from ottla.cli.user import MECHANISMS
 
@@ -149,11 +157,15 @@ def _set(options: argparse.Namespace, changes: list[Change]) -> None:
     if options.kind in QUOTA_KINDS:
         with open_own_client(options) as own:
             change_quota_settings(own, options.kind, options.name or None, changes, dry_run=options.dry_run)
-    elif is_own_kind(options.kind, options.name):
-        with _client(options).open_own_client() as own:
+        return
+    client = _client(options)
+    if options.kind == "broker":
+        check_broker_settings(client, [change.name for change in changes])
+    if is_own_kind(options.kind, options.name):
+        with client.open_own_client() as own:
             change_resource_settings(own, options.kind, options.name, changes, dry_run=options.dry_run)
     else:
-        apply_changes(_client(options), options.kind, options.name, changes, dry_run=options.dry_run)
+        apply_changes(client, options.kind, options.name, changes, dry_run=options.dry_run)
 
 
 def _read(options: argparse.Namespace) -> list[Setting]:

@@ -68,6 +68,14 @@ def _check_removed(client: CommandClient, kind: str, name: str, removed: Sequenc
             raise CommandError(f"{kind} {name!r} has no setting {each!r}{suggest(each, known)}")
 
 
+def check_broker_settings(client: CommandClient, names: Iterable[str]) -> None:
+    """CommandError for the first name that brokers do not know: they would keep it, without effect."""
+    known = {setting.name for setting in settings_of(client, "broker", str(min(client.brokers)))}
+    for each in names:
+        if each not in known and not each.startswith("listener.name."):
+            raise CommandError(f"brokers have no setting {each!r}{suggest(each, known)}")
+
+
 def apply_changes(client: CommandClient, kind: str, name: str, changes: Sequence[Change], *, dry_run: bool) -> None:
     """Apply all changes or none, and print what was done."""
     from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
