@@ -78,7 +78,9 @@ class InstalledPlugins:
 
     def validate(self, config: Mapping[str, str | None]) -> dict[str, Any]:
         """The answer to `PUT /connector-plugins/{name}/config/validate`. BadConfig if it names no connector."""
-        return report(config.get(CONNECTOR_CLASS) or "", self._check(config))
+        found = report(config.get(CONNECTOR_CLASS) or "", self._check(config))
+        redacted: dict[str, Any] = self.redactor.redact_document(found)  # names of transforms may be references too
+        return redacted
 
     def check(self, config: Mapping[str, str | None]) -> None:
         """BadConfig, with every error in its message, if a connector cannot work with the configuration."""

@@ -22,6 +22,7 @@ def read_object(body: bytes, *known: str) -> dict[str, Any]:
     """A JSON object. With names it may have no others. Numbers are as they were written, as texts."""
     try:
         document = json.loads(body, parse_float=str, parse_int=str, parse_constant=_refuse_constant)
+        json.dumps(document, ensure_ascii=False).encode()  # half of a surrogate pair could be stored and never shown
     except (ValueError, RecursionError) as error:
         reason = "The request has no body" if not body.strip() else f"The request body is not JSON: {error}"
         raise RestError(_UNREADABLE, reason) from None
@@ -61,7 +62,10 @@ def read_creation(body: bytes) -> tuple[str, dict[str, str | None], TargetState]
 def read_offsets(body: bytes) -> list[ConnectorOffset]:
     """The body of `PATCH /connectors/{name}/offsets`. Numbers in it are numbers."""
     read_object(body, "offsets")  # refuses what is not an object
-    entries = json.loads(body).get("offsets")
+    try:
+        entries = json.loads(body).get("offsets")
+    except ValueError:
+        raise RestError(_UNREADABLE, "The request body has a number that is too long") from None
     if entries is not None and not isinstance(entries, list):
         raise RestError(_UNREADABLE, f"offsets is {_name_kind(entries)} instead of a JSON list")
     if not entries:

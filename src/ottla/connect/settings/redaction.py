@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
 HIDDEN: Final = "[hidden]"
@@ -52,6 +52,18 @@ class Redactor:
     def redact(self, text: str) -> str:
         pattern = self._pattern
         return text if pattern is None else pattern.sub(HIDDEN, text)
+
+    def redact_document(self, document: Any) -> Any:
+        """A document of JSON, with all its texts redacted but the names of fields."""
+        match document:
+            case str():
+                return self.redact(document)
+            case list():
+                return [self.redact_document(each) for each in document]
+            case dict():
+                return {name: self.redact_document(each) for name, each in document.items()}
+            case _:
+                return document
 
 
 def _list_forms(secret: str) -> set[str]:

@@ -87,6 +87,7 @@ def test_a_body_that_is_too_large_is_refused_unread(client: RestClient) -> None:
         (b"{", "The request body is not JSON: Expecting property name enclosed in double quotes"),
         (b"[" * 100_000, "The request body is not JSON"),
         (b"\xff", "The request body is not JSON"),
+        (b'{"name":"\\ud800","config":{}}', "The request body is not JSON"),
         (b"[]", "The request body is a list instead of a JSON object"),
         (b"null", "The request body is null instead of a JSON object"),
         (b'{"name":"x","foo":1}', 'Unrecognized field "foo"; known are name, config, initial_state'),

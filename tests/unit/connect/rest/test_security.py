@@ -215,3 +215,25 @@ def test_a_handshake_has_to_end_in_time(store: Path, monkeypatch: pytest.MonkeyP
     properties = {"listeners": "https://127.0.0.1:0", "listeners.https.ssl.keystore.location": str(store)}
     with serve(properties) as client, socket.create_connection(("127.0.0.1", client.port), PATIENCE_S) as stranger:
         assert is_closed(stranger)
+
+
+def test_what_a_config_provider_returns_is_in_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also not as the name of a setting: those of a transform have its name in them."""
+    monkeypatch.setenv("OTTLA_TEST_SECRET", "hush-hush")
+    properties = {
+        "config.providers": "env",
+        "config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+    }
+    with serve(properties) as client:
+        for setting in ("transforms", "predicates", "topic", "tasks.max", "key.converter", "errors.tolerance"):
+            config = {"connector.class": "FileStreamSource", "topic": "t", setting: "${env:OTTLA_TEST_SECRET}"}
+            found = client.send("PUT", "/connector-plugins/FileStreamSource/config/validate", {"name": "c", **config})
+            created = client.send("POST", "/connectors", {"name": setting, "config": config})
+            assert "hush" not in json.dumps([found, created, client.send("GET", "/connectors?expand=info")])
+
+
+def test_a_number_that_is_too_long() -> None:
+    with serve({}) as client:
+        body = b'{"offsets":[{"partition":{"a":' + b"9" * 5000 + b'},"offset":null}]}'
+        status, document, _ = client.send("PATCH", "/connectors/c/offsets", raw=body, Content_Type="application/json")
+        assert (status, document["message"]) == (500, "The request body has a number that is too long")
