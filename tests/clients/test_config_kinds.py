@@ -8,6 +8,7 @@ import pytest
 from benchmarks.peers.apache_kafka import ApacheKafka
 from ottla.testing import LocalBroker
 from tests.clients.test_command_line import Commands, SameProcess
+from tests.patience import ask_now_and_then
 
 KINDS = [
     # kind, name or --default, setting, value, source, a value that is refused
@@ -25,8 +26,9 @@ KINDS = [
 ]
 
 
-def use_kind(ottla: Commands, case: tuple[str, ...]) -> None:
-    """Set, get, list and delete one setting; a wrong name and a wrong value are refused in one line."""
+def use_kind(ottla: Commands, case: tuple[str, ...], *, is_late: bool = False) -> None:
+    """Set, get, list and delete one setting; a wrong name and a wrong value are refused in one line. A broker that is
+    late shows a change some time after it has acknowledged it."""
 
     kind, name, setting, value, source, wrong = case
 
@@ -34,9 +36,17 @@ def use_kind(ottla: Commands, case: tuple[str, ...]) -> None:
         return json.loads(ottla("config", action, kind, *words, "--format", "json"))
 
     listed = "<default>" if name == "--default" else name
+
+    def settle(*, is_set: bool) -> None:
+        for _ in ask_now_and_then(lambda: f"{setting} of {kind} {name} does not change"):
+            row = {"name": listed, "setting": setting, "value": value}
+            if not is_late or (row in ask("list")) == is_set:
+                return
+
     ottla("config", "set", kind, name, f"{setting}={value}", "--dry-run")
     assert [listed, setting, value] not in [[*row.values()] for row in ask("list")]
     assert f"{setting} changed\n".encode() in ottla("config", "set", kind, name, f"{setting}={value}")
+    settle(is_set=True)
     (found,) = ask("get", name, setting)
     assert (found["name"], found["value"], found["source"], found["changed"]) == (setting, value, source, True)
     assert setting in [row["name"] for row in ask("get", name, "--changed")]
@@ -50,11 +60,14 @@ def use_kind(ottla: Commands, case: tuple[str, ...]) -> None:
     ended = ottla.ended("config", "get", kind, name, f"{setting}x")
     assert (ended.returncode, b"did you mean" in ended.stderr) == (1, True), ended.stderr
     ottla("config", "delete", kind, name, setting)
+    settle(is_set=False)
     assert [listed, setting, value] not in [[*row.values()] for row in ask("list")]
     if (kind, name) == ("broker", "--default"):
         return  # min.insync.replicas is set there in every new cluster, and cannot be removed
     ottla("config", "set", kind, name, f"{setting}={value}")
+    settle(is_set=True)
     ottla("config", "delete", kind, name, "--all")
+    settle(is_set=False)
     assert listed not in [row["name"] for row in ask("list")]
     assert b"nothing was set" in ottla("config", "delete", kind, name, "--all")
 
@@ -98,6 +111,6 @@ def test_apache_kafka(apache_kafka: ApacheKafka) -> None:
     ottla = SameProcess(apache_kafka.bootstrap)
     ottla("topic", "create", "kinds")
     for case in KINDS:
-        use_kind(ottla, case)
+        use_kind(ottla, case, is_late=True)
     use_loggers(ottla)
     ottla("topic", "delete", "kinds")
