@@ -47,7 +47,7 @@ REAL_READ = Partition.read
 
 
 MUTANTS: dict[str, tuple[Any, str, Replacement, int]] = {
-    "waits for no follower": (InSync, "committed", commit_alone, 10),
+    "waits for no follower": (InSync, "find_committed", commit_alone, 10),
     "truncates followers to the high watermark": (Fetcher, "add", truncate_to_high_watermark, 110),
     "keeps records that the leader does not have": (fetcher, "judge", keep_what_diverges, 10),
     "shows consumers what is not committed": (Partition, "read", serve_everything, 35),
