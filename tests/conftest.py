@@ -45,7 +45,7 @@ BUDGETS = {
     "connect": 80,
     "packages": 20,
 }
-FILES = {"clients": 20, "cluster": 10, "connect": 13, "scenarios": 45, "simulation": 14, "spark": 10, "streams": 9}
+FILES = {"clients": 18, "cluster": 9, "connect": 12, "scenarios": 42, "simulation": 13, "spark": 8, "streams": 8}
 """Of these folders the seed chooses as many files, in most about half: their tests start processes by the dozen."""
 APACHE_KAFKA = "uses of Apache Kafka", 12
 """The sample of all tests that use its tools, clients or broker, name and size: a JVM takes seconds each time."""
