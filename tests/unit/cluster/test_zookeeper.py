@@ -177,7 +177,7 @@ def test_concurrent_writers(zookeeper: str) -> None:
     """Every increment counts once, and all brokers have the same history."""
 
     async def main() -> None:
-        members = [Member(connect(zookeeper), number, seed=number) for number in (1, 2, 3)]
+        members = [Member(connect(zookeeper, session_s=8.0), number, seed=number) for number in (1, 2, 3)]
         await asyncio.gather(*(member.join() for member in members))
         work = [member.metadata.change(count_up("n")) for _ in range(20) for member in members]
         assert sorted(await asyncio.gather(*work)) == list(range(1, 61))
