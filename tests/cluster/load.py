@@ -254,6 +254,9 @@ class Reader(Worker):
                 "session.timeout.ms": 10_000,
                 "fetch.wait.max.ms": 100,
                 "fetch.error.backoff.ms": 50,
+                # Two answers that cross can leave librdkafka with a partition without a leader and no query for one.
+                # It then waits for its periodic refresh, which is five minutes by default.
+                "topic.metadata.refresh.interval.ms": 10_000,
             }
         )
         try:

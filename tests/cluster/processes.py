@@ -232,14 +232,18 @@ class OttlaNodes:
         return []
 
     def find_partitions(self, topic: str) -> Partitions:
+        """The partitions as the first broker that answers knows them."""
+        return next(self.ask_partitions(topic), {})
+
+    def ask_partitions(self, topic: str) -> Iterator[Partitions]:
+        """The partitions as each broker knows them."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
         for client in self.ask():
             (found,) = client.request(request, 12).topics
-            return {
+            yield {
                 partition.partition_index: (partition.leader_id, tuple(partition.isr_nodes))
                 for partition in found.partitions
             }
-        return {}
 
     def find_coordinator(self, key: str, kind: int) -> int | None:
         """The broker that coordinates a group (kind 0) or a transactional id (kind 1)."""
@@ -263,12 +267,13 @@ class OttlaNodes:
             client.close()
 
     def wait_in_sync(self, topic: str, replicas: int = len(BROKER_IDS)) -> None:
-        """Every partition has a leader and so many replicas in sync."""
+        """Every partition has a leader and so many replicas in sync, and every broker that is up knows it."""
 
         def is_complete() -> bool:
-            found = self.find_partitions(topic)
-            return bool(found) and all(
-                leader in self.brokers and len(isr) == replicas for leader, isr in found.values()
+            views = list(self.ask_partitions(topic))
+            return bool(views) and all(
+                bool(found) and all(leader in self.brokers and len(isr) == replicas for leader, isr in found.values())
+                for found in views
             )
 
         self.wait_for(is_complete, f"{replicas} replicas of {topic} are in sync")

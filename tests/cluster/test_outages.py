@@ -65,7 +65,7 @@ def test_without_zookeeper_topics_are_written_and_read_as_before(nodes: OttlaNod
     wait_for(
         lambda: all(reader.positions[partition] >= len(history.final[partition]) for partition in ledger),
         "the reader reaches the end",
-        nodes.read_logs,
+        lambda: f"{reader.positions}, {reader.failures}; {nodes.read_logs()}",
     )
     reader.stop()
     reader.join()
