@@ -39,6 +39,7 @@ def _restore(options: argparse.Namespace) -> int:
     from ottla.storage.files import RealDisk
     from ottla.storage.overlay import OverlayDisk
 
+    given = WITHOUT_A_FILE if options.config is None else read_settings_file(options.config)
     copies = []
     for directory in options.data:
         try:
@@ -55,7 +56,6 @@ def _restore(options: argparse.Namespace) -> int:
     if options.dry_run:
         print(f"version {version} from {directory} would be written to {options.zookeeper}")
         return 0
-    given = WITHOUT_A_FILE if options.config is None else read_settings_file(options.config)
     try:
         store = find_zookeeper(BrokerConfig.of({**given, "zookeeper.connect": options.zookeeper}))
         before = asyncio.run(restore_store(store, image))
