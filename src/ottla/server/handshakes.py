@@ -231,8 +231,13 @@ class TlsListener:
         accepted.setblocking(False)
         task = self._loop.create_task(self._shake_hands(accepted, address))
         self._tasks[task] = self._loop.call_later(self._handshakes.time_s, task.cancel)
-        task.add_done_callback(lambda done: self._tasks.pop(done).cancel())
+        task.add_done_callback(lambda done: self._forget(done, accepted))
         self._handshakes.add(address, task)
+
+    def _forget(self, task: asyncio.Task[None], accepted: socket.socket) -> None:
+        self._tasks.pop(task).cancel()
+        if task.cancelled():  # before its first step: later steps end it in their own way
+            accepted.close()
 
     async def _shake_hands(self, accepted: socket.socket, address: str) -> None:
         handshake: Handshake | None = None

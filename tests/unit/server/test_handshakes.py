@@ -17,7 +17,7 @@ from ottla.security.listener import ListenerSecurity
 from ottla.server import Server
 from ottla.server.connection import Connection
 from ottla.server.entrance import Entrance
-from ottla.server.handshakes import Handshakes
+from ottla.server.handshakes import Handshakes, TlsListener
 from ottla.server.hellos import (
     FORGIVEN_PER_S,
     HELLO_BYTES_MAX,
@@ -159,6 +159,29 @@ def test_connections_with_tls_are_freed_without_the_garbage_collector(loop: str,
         assert len(left) <= 1  # a loop may have kept its last call
     finally:
         gc.enable()
+
+
+@on_both_loops
+def test_a_connection_that_arrives_just_before_the_end_is_closed(loop: str, tmp_path: Path) -> None:
+    # Its handshake has not taken its first step, so there is nothing yet that would close the connection.
+    config = make_config(Certificates(tmp_path))
+
+    async def main() -> None:
+        handshakes = Handshakes(Traffic(ServerSettings()), offload)
+        bound = socket.create_server(("127.0.0.1", 0))
+        listener = TlsListener(
+            bound, asyncio.Protocol, ListenerSecurity(config.endpoints.bound[0], config, None), handshakes, 10
+        )
+        with socket.create_connection(bound.getsockname(), PATIENCE_S) as client:
+            await listener.start_serving()
+            listener._accept()
+            assert len(handshakes) == 1
+            listener.close()
+            while len(handshakes):
+                await asyncio.sleep(0)
+            assert client.recv(1) == b""
+
+    run_on(loop, main())
 
 
 def test_addresses_take_turns_and_one_handshake_begins_at_a_time() -> None:

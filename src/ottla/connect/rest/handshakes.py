@@ -47,7 +47,7 @@ class TlsListener:
             task.cancel()
 
     async def wait_closed(self) -> None:
-        await asyncio.gather(*self._addresses)
+        await asyncio.gather(*self._addresses, return_exceptions=True)
 
     def _resume(self) -> None:
         self._loop.add_reader(self._socket, self._accept)
@@ -66,7 +66,12 @@ class TlsListener:
             self._give_up_oldest()
         task = self._loop.create_task(self._shake_hands(accepted))
         self._addresses[task] = str(peer[0])
-        task.add_done_callback(lambda done: self._addresses.pop(done, None))
+        task.add_done_callback(lambda done: self._forget(done, accepted))
+
+    def _forget(self, task: asyncio.Task[None], accepted: socket.socket) -> None:
+        self._addresses.pop(task, None)
+        if task.cancelled():  # before its first step: later steps end it in their own way
+            accepted.close()
 
     def _give_up_oldest(self) -> None:
         """Of the address that has most of them, which is in its own way only."""

@@ -1,5 +1,6 @@
 """Encrypted listeners, and users with passwords."""
 
+import asyncio
 import http.client
 import json
 import socket
@@ -215,6 +216,22 @@ def test_a_handshake_has_to_end_in_time(store: Path, monkeypatch: pytest.MonkeyP
     properties = {"listeners": "https://127.0.0.1:0", "listeners.https.ssl.keystore.location": str(store)}
     with serve(properties) as client, socket.create_connection(("127.0.0.1", client.port), PATIENCE_S) as stranger:
         assert is_closed(stranger)
+
+
+def test_a_connection_that_arrives_just_before_the_end_is_closed() -> None:
+    """Its handshake has not taken its first step, so there is nothing yet that would close the connection."""
+
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as bound:
+            listener = TlsListener(bound, asyncio.Protocol, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+            with socket.create_connection(bound.getsockname(), PATIENCE_S) as client:
+                listener._accept()
+                listener.close()
+                await listener.wait_closed()
+                await asyncio.sleep(0)
+                assert is_closed(client)
+
+    asyncio.run(main())
 
 
 def test_what_a_config_provider_returns_is_in_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
