@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.spark.class_archive import ARCHIVES_MAX, mark_archive
+from ottla.spark.class_archive import ARCHIVES_MAX, mark_archive, writes_archive
 from ottla.spark.java import java_environment, read_release
 from ottla.spark.quick_start import COMPILER, make_java_options
 from tests.spark.test_java import java_home
@@ -34,6 +34,7 @@ def test_the_second_jvm_writes_the_archive_and_the_next_ones_read_it(tmp_path: P
     assert f"-XX:ArchiveClassesAtExit={archive}" in second
     archive.write_bytes(b"classes")
     third, _ = start(environment)
+    assert [writes_archive(each) for each in (first, second, third)] == [False, True, False]
     assert f"-XX:SharedArchiveFile={archive}" in third
     assert len([*archive.parent.iterdir()]) == 2
 

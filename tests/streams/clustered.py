@@ -42,7 +42,7 @@ def make_app(bootstrap: str, directory: str, master: str) -> App:
 
 def await_executors(app: App) -> None:
     """An app takes the executors that are there when it starts; the test wants both of them to have state."""
-    status = app.spark.sparkContext._jsc.sc()
+    status = app.spark_context._jsc.sc()
     while status.getExecutorMemoryStatus().size() < EXECUTORS + 1:
         time.sleep(0.1)
 

@@ -16,6 +16,8 @@ from typing import Final
 
 import pyarrow as pa
 
+PYSPARK_TESTING: Final = "pyspark.testing.utils"
+"""PySpark asks this module whether there is numpy whenever Python calls Java, and the module imports pandas."""
 _PANDAS: Final = "pandas"
 
 

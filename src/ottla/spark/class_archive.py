@@ -8,6 +8,9 @@ A JVM that ends before its first job, because its app was refused, has loaded tw
 archive a start would take 2.5 s of CPU longer for ever. So a JVM that has run a job leaves a mark, and an archive
 without a mark is not used.
 
+Apps of Streams share an archive, and some of them do without Spark's SQL, which is half of the classes. So the first
+job of an app whose JVM writes the archive is one of SQL (`streams/running/driver.py`).
+
     spark-HASH-PROCESS.jsa     the archive. The hash stands for Java, the installation of Spark and the kind of program,
                                PROCESS is the Python process that has started the JVM
     spark-HASH-PROCESS.whole   the mark
@@ -28,6 +31,7 @@ ARCHIVES_MAX: Final = 4
 """How many archives are kept: one for each Java, installation of PySpark and kind of program. Each has 70 to 160 MB."""
 _ARCHIVE: Final = ".jsa"
 _MARK: Final = ".whole"
+_WRITE: Final = "-XX:ArchiveClassesAtExit="
 _PROPERTY: Final = "-Dottla.class.archive"
 """The option with the archive that is, or might have been, written by a JVM."""
 
@@ -51,7 +55,12 @@ def make_archive_options(environment: Mapping[str, str], program: str) -> str:
         return ""
     archive = directory / f"{name}-{os.getpid()}{_ARCHIVE}"
     named = f"{_PROPERTY}={archive}"
-    return named if is_first else f"{named} -XX:ArchiveClassesAtExit={archive} -Xlog:cds*=off"
+    return named if is_first else f"{named} {_WRITE}{archive} -Xlog:cds*=off"
+
+
+def writes_archive(java_options: str) -> bool:
+    """Whether a JVM with these options writes an archive when it ends."""
+    return _WRITE in java_options
 
 
 def mark_archive(java_options: str) -> None:

@@ -1,6 +1,7 @@
 """Runs orders as small Spark jobs. The plan of a job is made once for each number of Spark partitions and run again.
 
-`Jobs` runs the steps of a DataFrame. `RddJobs` runs a Python function, without any of Spark's SQL.
+`Jobs` runs the steps of a DataFrame. `RddJobs` runs a Python function, without any of Spark's SQL. Spark starts Python
+for each of them, so a program has jobs of one kind only.
 
 A Spark partition runs one order. Orders are JSON values in a local property of the job, so Spark neither analyses nor
 plans anything for a batch; it only schedules tasks. A task reports one JSON list. All reports come back in one call:

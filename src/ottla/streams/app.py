@@ -84,6 +84,10 @@ class App:
             settings=settings or {},
             config=config or {},
         )
+        from ottla.streams.running.sessions import create_context
+
+        self.spark_context = create_context(self.name, self.options.master, self.options.config)
+        """It is there once the App is, because no Column can be made without."""
         self._topology = Topology(self)
         self._runner: Runner | None = None
 
@@ -93,7 +97,7 @@ class App:
 
     @cached_property
     def spark(self) -> "SparkSession":
-        """The Spark session. It is there once the App is, because Columns can be made with a session only."""
+        """The Spark session. It is made when a step with a Column is added, or whoever else asks for it first."""
         from ottla.streams.running.sessions import create_session
 
         return create_session(self.name, self.options.master, self.options.config)
@@ -214,7 +218,7 @@ class App:
             raise StreamsError(f"app {self.name!r} is running already")
         if not self.nodes:
             raise StreamsError(f"app {self.name!r} writes nothing; `to` writes a stream or table to a topic")
-        runner = Runner(self.options, self.nodes, self.spark)
+        runner = Runner(self.options, self.nodes, self.spark_context, lambda: self.spark)
         runner.start()
         self._runner = runner
 

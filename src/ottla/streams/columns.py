@@ -4,6 +4,7 @@ An expression is a Column, or a text in SQL. Spark's analyser resolves it on an 
 so a mistake is found where it is made, and the types of the result are Spark's.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -35,6 +36,8 @@ _OPERATORS: Final = frozenset({"Project", "Filter", "Generate"})
 """Those of them that are steps."""
 _CLOCKS: Final = frozenset({"CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "Now"})
 """Expressions of Spark that are the time at which a plan is made."""
+_NAME: Final = re.compile(r"[A-Za-z]\w*", re.ASCII)
+_LITERALS: Final = frozenset({"true", "false", "null"})
 _HEADERS: Final = "array<struct<key: string, value: binary>>"
 
 
@@ -49,8 +52,8 @@ class Item(NamedTuple):
 class Analyser:
     """Finds the schema of what a step makes of a node's rows."""
 
-    def __init__(self, session: SparkSession) -> None:
-        self._session = session
+    def __init__(self, make_session: Callable[[], SparkSession]) -> None:
+        self._make_session = make_session
 
     def analyse(self, label: str, node: "Node", step: Step) -> pa.Schema:
         """The user's columns after the step. TopologyError if Spark cannot resolve it or it is no step on rows."""
@@ -70,7 +73,7 @@ class Analyser:
     def _find_unsteady(self, plan: Any) -> str | None:
         """What is wrong with a plan whose values do not follow from the rows: those of random numbers or of the clock.
         A plan is made once and runs for many batches, so Spark would choose them once for all."""
-        patterns = self._session._jvm.org.apache.spark.sql.catalyst.trees.TreePattern  # type: ignore[union-attr]
+        patterns = _find_sql().catalyst.trees.TreePattern
         if plan.deterministic() and not plan.containsPattern(patterns.CURRENT_LIKE()):
             return None
         for expression in _expressions_of(plan):
@@ -94,9 +97,13 @@ class Analyser:
         return [(each.name, arrow_type(each.dataType)) for each in fields]
 
     def empty_frame(self, node: "Node") -> DataFrame:
-        """A DataFrame without rows that has all columns of the node's rows."""
+        """A DataFrame without rows that has all columns of the node's rows. PySpark's own function for that imports
+        pandas."""
         schema = table_schema(node.columns, node.key) if node.is_table else stream_schema(node.columns)
-        return self._session.createDataFrame([], from_arrow_schema(schema, prefer_timestamp_ntz=True))
+        session = self._make_session()
+        kinds = session._jsparkSession.parseDataType(from_arrow_schema(schema, prefer_timestamp_ntz=True).json())
+        no_rows = session._jvm.java.util.ArrayList()  # type: ignore[union-attr]
+        return DataFrame(session._jsparkSession.createDataFrame(no_rows, kinds), session)
 
 
 def _check_operators(label: str, operators: Sequence[str]) -> None:
@@ -224,10 +231,17 @@ def to_item(label: str, given: object) -> Item:
     return Item(column, _plain_name(label, column))
 
 
+def find_plain_name(label: str, given: object) -> str | None:
+    """The name, if an expression is nothing but the name of a column. Spark's parser is only asked if that cannot be
+    seen: an app that names columns and computes none needs no session."""
+    if isinstance(given, str) and _NAME.fullmatch(given) and given.lower() not in _LITERALS:
+        return given
+    return to_item(label, given).plain_name
+
+
 def expression_of(label: str, column: Any) -> Any:
     """The expression of a Column, before analysis: an object of Spark's Catalyst in the JVM."""
-    classic = SparkSession.active()._jvm.org.apache.spark.sql.classic  # type: ignore[union-attr]
-    converter = getattr(getattr(classic, "ColumnNodeToExpressionConverter$"), "MODULE$")
+    converter = getattr(getattr(_find_sql().classic, "ColumnNodeToExpressionConverter$"), "MODULE$")
     with _one_line_errors(label, pa.schema([])):
         return converter.apply(column._jc.node())
 
@@ -236,8 +250,13 @@ def column_of(expression: Any) -> Column:
     """The Column of an expression of Catalyst."""
     from pyspark.sql.classic.column import Column as ClassicColumn
 
-    utils = SparkSession.active()._jvm.org.apache.spark.sql.classic.ExpressionUtils  # type: ignore[union-attr]
-    return ClassicColumn(utils.column(expression))
+    return ClassicColumn(_find_sql().classic.ExpressionUtils.column(expression))
+
+
+def _find_sql() -> Any:
+    """The package of Spark's SQL in the JVM. There is a session from then on."""
+    session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+    return session._jvm.org.apache.spark.sql  # type: ignore[union-attr]
 
 
 def kind_of(expression: Any) -> str:

@@ -6,7 +6,7 @@ from typing import TypeVar
 import pyarrow as pa
 from pyspark.sql import Column
 
-from ottla.streams.columns import to_item
+from ottla.streams.columns import find_plain_name, to_item
 from ottla.streams.errors import TopologyError
 from ottla.streams.graph import Node, Rekey
 from ottla.streams.relation import Relation, check_columns
@@ -21,12 +21,12 @@ def choose_key(relation: R, label: str, key: Sequence[object]) -> tuple[R, tuple
     names: list[str] = []
     computed: dict[str, Column] = {}
     for given in key:
-        item = to_item(label, given)
-        if item.plain_name is None:
-            name = relation.name_of(label, item.column)
-            computed[name] = item.column
+        name = find_plain_name(label, given)
+        if name is None:
+            column = to_item(label, given).column
+            name = relation.name_of(label, column)
+            computed[name] = column
         else:
-            name = item.plain_name
             check_columns(label, relation.node, [name])
         names.append(name)
     if len(set(names)) < len(names):

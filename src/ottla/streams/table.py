@@ -6,7 +6,7 @@ from pyspark.sql import Column
 
 from ottla.streams import later
 from ottla.streams.calls import operator
-from ottla.streams.columns import Expression, to_item
+from ottla.streams.columns import Expression, find_plain_name
 from ottla.streams.errors import TopologyError
 from ottla.streams.graph import ForeignKeyJoin, TableJoin, ToStream
 from ottla.streams.joins import check_how, check_same_key, join_columns
@@ -83,7 +83,7 @@ class Table(Relation):
 
 def _names_of(label: str, on: object) -> tuple[str, ...]:
     """The columns of a foreign key: one or several, by name or as plain Columns."""
-    names = [to_item(label, each).plain_name for each in (on if isinstance(on, tuple | list) else (on,))]
+    names = [find_plain_name(label, each) for each in (on if isinstance(on, tuple | list) else (on,))]
     found = tuple(name for name in names if name is not None)
     if not found or len(found) < len(names):
         raise TopologyError(f"{label}: {on!r} must name columns; compute a new one with with_columns() before")

@@ -21,7 +21,7 @@ class Topology:
 
     def __init__(self, app: "App") -> None:
         self.app = app
-        self.analyser = Analyser(app.spark)
+        self.analyser = Analyser(lambda: app.spark)
         self.roots: list[Node] = []
         """Nodes that have an effect: sinks, stores that can be queried, and functions that peek."""
         self._labels: Counter[str] = Counter()

@@ -58,6 +58,30 @@ def test_columns_can_be_made_right_after_the_app(spark: "SparkSession") -> None:
     assert app.options.dead_letters == "shop-dead-letters"
 
 
+def test_only_columns_that_are_computed_need_a_session(spark: "SparkSession") -> None:
+    """Without one, Spark loads half as many classes."""
+    app = App("shop")
+    orders = app.stream("orders", value="order string, shop string, amount double")
+    shops = app.table("shops", key_column="shop", value="name string, owner string")
+    owners = app.table("owners", key_column="owner", value="age int")
+    large = orders.filter(lambda row: row["amount"] > 1).map(lambda row: row, schema="shop string, amount double")
+    large.join(shops, on="shop").to("enriched")
+    large.group_by("shop").window(tumbling("1 minute")).count(name="per-minute").to("per-minute")
+    shops.join(owners, on="owner", name="with-owners").to("with-owners")
+    assert "spark" not in vars(app)
+
+    orders.select("amount * 2 as twice")
+    assert "spark" in vars(app)
+
+
+def test_texts_that_are_no_names_of_columns_are_computed(spark: "SparkSession") -> None:
+    orders = App("shop").stream("orders", value="shop string, amount double")
+    assert orders.select_key("`shop`").key_columns == orders.select_key("shop").key_columns == ("shop",)
+    assert orders.select_key("true").key_columns == ("true",)
+    with pytest.raises(TopologyError, match="there is no column 'name'"):
+        orders.select_key("name")
+
+
 def test_what_is_not_there_yet_is_refused_by_name(spark: "SparkSession") -> None:
     app = App("shop")
     with pytest.raises(TopologyError, match=r"table: versioned tables: not supported yet"):

@@ -3,14 +3,14 @@
 There is no Spark session: tasks of connectors are Python functions, and a worker needs nothing of Spark's SQL."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Final
 
-from ottla.pipeline.pandas_later import load_pandas_later
-from ottla.spark.jobs import SESSION_SETTINGS, JobFailed, RddJobs
-from ottla.spark.quick_start import make_java_options
+from ottla.pipeline.pandas_later import PYSPARK_TESTING, load_pandas_later
+from ottla.spark.jobs import SESSION_SETTINGS
+from ottla.spark.quick_start import make_java_options, warm_up
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -25,8 +25,6 @@ SMALL_JVM: Final = (
 heap that grows beyond need and threads for its collection are not worth what they cost. Seen on a busy machine: 5.6
 instead of 8.6 s of CPU until the first row, and 315 instead of 341 MB. A young generation of 8 MB saves 10 MB and no
 CPU more."""
-PYSPARK_TESTING: Final = "pyspark.testing.utils"
-"""PySpark asks this module whether there is numpy whenever Python calls Java, and the module imports pandas."""
 REMEMBERED: Final = {
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
@@ -43,16 +41,6 @@ def create_context(name: str, master: str, config: Mapping[str, object] | None =
     java = {"spark.driver.extraJavaOptions": f"{make_java_options(os.environ, 'connect')} {SMALL_JVM}"}
     settings = {**SESSION_SETTINGS, **DAEMON, **REMEMBERED, **java}
     return context(name, master=master, config={**settings, **(config or {})})
-
-
-def warm_up(context: "SparkContext") -> None:
-    """Run an empty job: it starts Python, and the JVM loads what the next jobs need."""
-    with suppress(JobFailed):  # the first real job says why
-        RddJobs(context, _report_nothing).run([None])
-
-
-def _report_nothing(_: Iterable[object]) -> Iterator[str]:
-    yield from ()
 
 
 class SharedContext:

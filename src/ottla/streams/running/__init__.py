@@ -3,7 +3,7 @@
 driver.py           a run of an app: plan, topics, state servers, a thread for each subtopology
 foreground.py       signals and progress of an app in a terminal  pages.py         health, progress, metrics over HTTP
 loop.py             the thread of a subtopology: plan a batch, run it, take the reports, start failed tasks anew
-jobs.py             orders as Spark jobs                          sessions.py       the Spark session of an app
+jobs.py             orders as Spark jobs                          sessions.py       SparkContext and session of an app
 daemon.py           the process that Spark forks its Python workers from
 work.py             orders and reports, as JSON                   tasks.py          a batch in Spark's Python workers
 transactions.py     steps, records and offsets of a batch         bad_rows.py       rows that are not processed

@@ -21,7 +21,7 @@ from ottla.streams.state.client import StateClient
 from ottla.streams.state.starting import start_detached
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 SILENCE_S: Final = 20.0
 """A server that has heard nothing for so long ends: its driver is gone."""
@@ -65,13 +65,13 @@ class ClusterStateServers(WatchedServers):
 
     def __init__(
         self,
-        spark: "SparkSession",
+        context: "SparkContext",
         order: ServerOrder,
         stores: Mapping[str, StorePlan],
         partition_counts: Mapping[str, int],
     ) -> None:
         super().__init__(order.token, stores, partition_counts)
-        self._spark = spark
+        self._context = context
         self._order = order
         self._partitions = max((partition_counts[each.changelog] for each in stores.values()), default=0)
         self._homes: dict[int, str] = {}
@@ -125,7 +125,7 @@ class ClusterStateServers(WatchedServers):
     def stop(self) -> None:
         self._stopping = True
         while self._thread.is_alive():  # it may wait for Spark to start servers
-            self._spark.sparkContext.cancelJobsWithTag(self._job_tag)
+            self._context.cancelJobsWithTag(self._job_tag)
             self._wake.set()
             self._thread.join(SETTLED_S)
         super().stop()
@@ -150,11 +150,11 @@ class ClusterStateServers(WatchedServers):
 
     def _count_executors(self) -> int:
         """Spark counts the driver too."""
-        return int(self._spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1
+        return int(self._context._jsc.sc().getExecutorMemoryStatus().size()) - 1
 
     def _launch(self, count: int) -> list[str]:
         """Start servers by a Spark job. Spark gives idle executors one task each before one of them gets two."""
-        context = self._spark.sparkContext
+        context = self._context
         configuration = context.getConf()
         driver = configuration.get("spark.driver.host", "127.0.0.1"), int(configuration.get("spark.driver.port", "1"))
         start = partial(start_on_this_host, self._order, driver)

@@ -1,6 +1,6 @@
 """Runs an app: plans it, prepares topics and state servers, and keeps a thread for each subtopology.
 
-runner = Runner(options, nodes, spark); runner.start(); runner.wait(); runner.stop()
+runner = Runner(options, nodes, context, make_session); runner.start(); runner.wait(); runner.stop()
 """
 
 import os
@@ -9,7 +9,7 @@ import secrets
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -18,9 +18,10 @@ from ottla.client.backoff import now_ms
 from ottla.client.client import Client
 from ottla.client.connection import Unreachable
 from ottla.errors import KafkaError
-from ottla.spark.quick_start import warm_up
+from ottla.spark.class_archive import writes_archive
+from ottla.spark.quick_start import warm_up, warm_up_sql
 from ottla.streams.errors import StreamsError
-from ottla.streams.graph import Node
+from ottla.streams.graph import ColumnStep, Node, walk
 from ottla.streams.options import DEAD_LETTER, AppOptions
 from ottla.streams.planning import compatibility
 from ottla.streams.planning.description import describe
@@ -64,8 +65,8 @@ from ottla.streams.state.remote_stores import RemoteStores
 from ottla.streams.tasks.placement import number_sources
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
-
 
 TOKEN_VARIABLE: Final = "OTTLA_STREAM_TOKEN"
 """The environment variable with the token for queries and pages."""
@@ -74,15 +75,25 @@ TOKEN_VARIABLE: Final = "OTTLA_STREAM_TOKEN"
 class Runner:
     """One run of an app, from start to stop."""
 
-    def __init__(self, options: AppOptions, nodes: Sequence[Node], spark: "SparkSession") -> None:
+    def __init__(
+        self,
+        options: AppOptions,
+        nodes: Sequence[Node],
+        context: "SparkContext",
+        make_session: "Callable[[], SparkSession]",
+    ) -> None:
+        """`make_session` is called if the app has Column steps. Without a session, Spark loads half as many classes."""
         self._options = options
         self._nodes = nodes
-        self._spark = spark
+        self._context = context
+        self._make_session = make_session
         self._instance = uuid.uuid4().hex
         self._token = secrets.token_urlsafe(24)
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._warming = threading.Thread(target=warm_up, args=(spark,), name=f"{options.name}-warm-up", daemon=True)
+        self._warming = threading.Thread(target=self._warm_up, name=f"{options.name}-warm-up", daemon=True)
+        self._has_columns = any(isinstance(each, ColumnStep) for each in walk(nodes))
+        self._is_archiving = writes_archive(context.getConf().get("spark.driver.extraJavaOptions", "") or "")
         self._failure: StreamsError | None = None
         self._lock = threading.Lock()
         self._registration: Registration | None = None
@@ -172,15 +183,25 @@ class Runner:
             loop = self._make_loop(context, tasks, counts[unit.sources[0].topic])
             name = f"{self._options.name}-{unit.name}"
             self._threads.append(threading.Thread(target=self._run_loop, args=(loop,), name=name, daemon=True))
+        if self._is_archiving:
+            self._warming.join()  # its job has to be the first one
         for thread in self._threads:
             thread.start()
+
+    def _warm_up(self) -> None:
+        """Run a job of the kind that the first batch has, before that is planned. The archive of classes must have
+        those of Spark's SQL, for other apps."""
+        if self._is_archiving or self._has_columns:
+            warm_up_sql(self._make_session())
+        else:
+            warm_up(self._context)
 
     def _make_loop(self, context: LoopContext, tasks: TaskPlan, partitions: int) -> SubtopologyLoop:
         unit, client = tasks.subtopology, Client(driver_client_settings(self._options))
         leader = context.following.find_leader(unit.name)
         jobs: JobRunner | FollowingJobs
         if leader is None:
-            jobs = JobRunner(self._spark, tasks)
+            jobs = JobRunner(self._make_session() if self._has_columns else self._context, tasks)
         else:
             jobs = FollowingJobs(unit, client, context.following, leader)
         return SubtopologyLoop(context, unit, partitions, jobs, client, self.progress.subtopologies[unit.name])
@@ -234,7 +255,7 @@ class Runner:
             self._state = LocalStateServers(self.state_directory, settings, self._token, plan.stores, counts)
         else:
             order = ServerOrder(self.state_directory, settings, self._token)
-            self._state = ClusterStateServers(self._spark, order, plan.stores, counts)
+            self._state = ClusterStateServers(self._context, order, plan.stores, counts)
         self._state.start()
         return self._state
 

@@ -1,4 +1,4 @@
-"""The batches of a subtopology as Spark jobs."""
+"""The batches of a subtopology as Spark jobs: of DataFrames if the app has Column steps, otherwise of RDDs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -7,25 +7,33 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from ottla.spark.jobs import REPORT, Jobs
+from ottla.spark.jobs import REPORT, Jobs, RddJobs
 from ottla.streams.rows import ORDER
-from ottla.streams.running.tasks import TaskPlan, process_rows, read_source, run_task, schema_of
+from ottla.streams.running.tasks import TaskPlan, process_rows, read_source, run_arrow_task, run_task, schema_of
 from ottla.streams.running.work import Order, Report, order_fields, to_report
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
 
 class JobRunner:
     """Runs batches of one subtopology, for one thread."""
 
-    def __init__(self, spark: "SparkSession", plan: TaskPlan) -> None:
+    def __init__(self, spark: "SparkSession | SparkContext", plan: TaskPlan) -> None:
+        """A SparkContext is enough if no subtopology of the app has Column steps."""
+        from pyspark import SparkContext
+
         self._column_steps: Sequence[Callable[[DataFrame], DataFrame]] = plan.subtopology.column_steps
         self._plan = replace(plan, subtopology=replace(plan.subtopology, column_steps=()))
         self._trace: tuple[Sequence[str], Sequence[str]] | None = None
         """Columns that no Column step reads, and those that come out of them as they were, once both are known. The
         first do not go to Spark, the second do not come back from there."""
-        self._jobs = Jobs(spark, self._add_steps)
+        self._jobs: Jobs | RddJobs
+        if isinstance(spark, SparkContext):
+            self._jobs = RddJobs(spark, partial(run_task, self._plan))
+        else:
+            self._jobs = Jobs(spark, self._add_steps)
 
     def run(self, orders: Sequence[Order]) -> list[Report]:
         """The reports of all orders. Raises JobFailed."""
@@ -33,7 +41,7 @@ class JobRunner:
 
     def _add_steps(self, frame: "DataFrame") -> "DataFrame":
         if not self._column_steps:
-            return frame.mapInArrow(partial(run_task, self._plan), REPORT)
+            return frame.mapInArrow(partial(run_arrow_task, self._plan), REPORT)
         from pyspark.sql.pandas.types import from_arrow_schema
 
         from ottla.streams.columns import apply_to_fewer, trace

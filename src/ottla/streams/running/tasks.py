@@ -1,8 +1,9 @@
 """What runs in Spark's Python workers: one batch of one task, from its offsets to its committed transaction.
 
-A subtopology without Column steps is one function (`run_task`). With Column steps, Spark computes them between
-`read_source` and `process_rows`, which run in two Python workers of the same Spark task. What the first one has found
-out besides rows reaches the second one through a file (`handover.py`).
+A subtopology without Column steps is one function: `run_task`, or `run_arrow_task` if others of the app have such
+steps. With Column steps, Spark computes them between `read_source` and `process_rows`, which run in two Python workers
+of the same Spark task. What the first one has found out besides rows reaches the second one through a file
+(`handover.py`).
 
 A task never raises: it reports its failure, so that the other tasks of the job come to their end. Only the attempt of a
 task that Spark itself repeats raises, because two attempts would write with the same producer id.
@@ -10,7 +11,7 @@ task that Spark itself repeats raises, because two attempts would write with the
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 from ottla.client.client import READ_COMMITTED, Client
 from ottla.client.fetching import fetch
 from ottla.pipeline.decoding import COLUMNS, arrow_schema, decode_up_to
-from ottla.spark.jobs import get_task_context, take_order, to_report
+from ottla.spark.jobs import get_task_context, take_order, to_json, to_report
 from ottla.streams.kernels.versions import keep_newest
 from ottla.streams.options import FAIL, AppOptions
 from ottla.streams.planning.plan import PARCELS, SourcePlan, SubtopologyPlan
@@ -53,7 +54,16 @@ class TaskPlan:
     state_token: str
 
 
-def run_task(plan: TaskPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def run_task(plan: TaskPlan, rows: Iterable[Any]) -> Iterator[str]:
+    """The whole of a batch, as a task of an RDD without rows."""
+    for _ in rows:
+        pass
+    order = _take_order()
+    if order is not None:
+        yield to_json(report_fields(_run(plan, order)))
+
+
+def run_arrow_task(plan: TaskPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The whole of a batch. The input is a row of `spark.range`, which only says how many tasks there are."""
     for _ in batches:
         pass
@@ -205,4 +215,4 @@ def _to_row(report: Report) -> pa.RecordBatch:
     return to_report(report_fields(report))
 
 
-__all__ = ["TaskPlan", "process_rows", "read_source", "run_task", "schema_of"]
+__all__ = ["TaskPlan", "process_rows", "read_source", "run_arrow_task", "run_task", "schema_of"]
