@@ -300,7 +300,8 @@ def test_streams_as_tables(app: App, split: int) -> None:
 @pytest.mark.sample("cuts of streams", 10)
 @pytest.mark.parametrize("is_filtered", [False, True])
 def test_grouped_tables(app: App, split: int, is_filtered: bool) -> None:
-    """A change takes the old value away from its group. A group that has become empty stays, as in Kafka Streams."""
+    """A change takes the old value away from its group. A group that has become empty stays, as in Kafka Streams. One
+    that a row has passed through within a batch may be left out: of a key, Columns get the newest change of a batch."""
     users = app.table("users", key="string", value=EVENT)
     table = users.filter("amount > 8") if is_filtered else users
     grouped = table.group_by("shop")
@@ -318,8 +319,11 @@ def test_grouped_tables(app: App, split: int, is_filtered: bool) -> None:
     rows = [row for row in newest(changes).values() if row["amount"] > 8 or not is_filtered]
     amounts = {shop: [row["amount"] for row in rows if row["shop"] == shop] for shop in seen}
     with run(app, split, users=changes) as test:
-        assert test.table("shops") == {
-            shop: {"rows": len(found), "total": sum(found) if found else None} for shop, found in amounts.items()
+        shops = test.table("shops")
+        assert shops == {
+            shop: {"rows": len(found), "total": sum(found) if found else None}
+            for shop, found in amounts.items()
+            if found or shop in shops
         }
         assert test.table("totals") == {shop: {"total": sum(found)} for shop, found in amounts.items()}
 
