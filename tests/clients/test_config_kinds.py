@@ -62,13 +62,12 @@ def use_kind(ottla: Commands, case: tuple[str, ...], *, is_late: bool = False) -
     ottla("config", "delete", kind, name, setting)
     settle(is_set=False)
     assert [listed, setting, value] not in [[*row.values()] for row in ask("list")]
-    if (kind, name) == ("broker", "--default"):
-        return  # min.insync.replicas is set there in every new cluster, and cannot be removed
     ottla("config", "set", kind, name, f"{setting}={value}")
     settle(is_set=True)
     ottla("config", "delete", kind, name, "--all")
     settle(is_set=False)
-    assert listed not in [row["name"] for row in ask("list")]
+    left = [row["setting"] for row in ask("list") if row["name"] == listed]
+    assert left == (["min.insync.replicas"] if (kind, name) == ("broker", "--default") else [])
     assert b"nothing was set" in ottla("config", "delete", kind, name, "--all")
 
 

@@ -31,6 +31,8 @@ from ottla.cli.user import MECHANISMS
 SECRET = "(secret)"
 ABOUT_BROKERS = ("broker", "broker-logger")
 WITH_DEFAULTS = ("broker", *QUOTA_KINDS)
+ALWAYS_SET = "min.insync.replicas"
+"""For all brokers together: clusters with eligible leader replicas (KIP-966) let it be changed but not removed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_resource_arguments(delete)
     delete.add_argument("keys", nargs="*", default=[], metavar="KEY", help="the settings to reset")
-    delete.add_argument("--all", action="store_true", help="every setting that was set for it")
+    delete.add_argument(
+        "--all", action="store_true", help=f"every setting that was set for it; {ALWAYS_SET} of all brokers stays"
+    )
     delete.add_argument("--dry-run", action="store_true", help="only ask whether it could be done")
     listing = actions.add_parser(
         "list",
@@ -144,7 +148,8 @@ def _delete(options: argparse.Namespace) -> None:
     keys = options.keys
     if options.all:
         own = find_own_source(options.kind, options.name)
-        keys = [each.name for each in _read(options) if each.source == own and each.name not in MECHANISMS]
+        kept = (*MECHANISMS, ALWAYS_SET) if options.kind == "broker" and options.default else MECHANISMS
+        keys = [each.name for each in _read(options) if each.source == own and each.name not in kept]
     if not keys:
         print(f"{describe_resource(options.kind, options.name)}: nothing was set")
         return
