@@ -210,19 +210,21 @@ def test_addresses_take_turns_and_one_handshake_begins_at_a_time() -> None:
 def test_who_has_left_takes_no_turn() -> None:
     async def main() -> None:
         turns = Turns(asyncio.get_running_loop())
-        (here, peer), (left, _) = socket.socketpair(), socket.socketpair()
+        (here, peer), (closed, other), (left, client) = (socket.socketpair() for _ in range(3))
+        client.sendall(make_hello())
 
         async def begin(accepted: socket.socket) -> None:
             await turns.wait("a", accepted)
             turns.end()
 
         first = asyncio.create_task(begin(here))
-        waiting = [asyncio.create_task(begin(each)) for each in (left, here)]
+        waiting = [asyncio.create_task(begin(each)) for each in (closed, left, here)]
         await asyncio.sleep(0)
-        left.close()
+        closed.close()
+        client.close()
         found = await asyncio.gather(first, *waiting, return_exceptions=True)
-        assert [type(each) for each in found] == [type(None), ConnectionResetError, type(None)]
-        for each in (here, peer, _):
+        assert [type(each) for each in found] == [type(None), *[ConnectionResetError] * 2, type(None)]
+        for each in (here, peer, other, left):
             each.close()
 
     run(main())
