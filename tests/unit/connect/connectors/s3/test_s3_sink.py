@@ -4,7 +4,6 @@ import gc
 import gzip
 import io
 import json
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,6 +24,9 @@ from tests.s3_server import ACCESS, REGION, connect_to, make_bucket, read_object
 from tests.samples import choose_sample
 from tests.unit.connect.connectors.files.sinks import make_batch
 
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+"""A client that dies in the middle of a request leaves its socket to the garbage collector, which complains."""
+
 WHERE = TopicPartition("t", 0)
 ROWS = [{"id": n, "name": f"n{n}", "kind": "ab"[n % 2]} for n in range(5)]
 BYTES = "ByteArrayFormat"
@@ -42,13 +44,10 @@ def server() -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def collected() -> Iterator[None]:
-    """A client that dies in the middle of a request leaves its socket to the garbage collector, which complains."""
+    """Collect what dead clients left behind while its complaints are ignored."""
     yield
-    if not Trap.has_died:
-        return
-    Trap.has_died = False
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
+    if Trap.has_died:
+        Trap.has_died = False
         gc.collect()
 
 
