@@ -57,6 +57,15 @@ Assign = Callable[[Mapping[str, frozenset[str]]], tuple[Mapping[str, list[str]],
 """The leader's decision, from what each member owns: the connectors of each member, and all that are known."""
 
 
+def find_owned(metadata: bytes) -> frozenset[str] | None:
+    """The connectors that a member has, by its metadata; None if this is not what a worker writes."""
+    try:
+        owned = json.loads(metadata)["owned"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+    return frozenset(owned) if isinstance(owned, list) and all(isinstance(each, str) for each in owned) else None
+
+
 class _Removed(Exception):
     """The group has removed this member."""
 
@@ -224,7 +233,11 @@ class Membership:
     def _decide(self, joined: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
         owned = {}
         for member in joined.members:
-            owned[member.member_id] = frozenset(json.loads(bytes(member.metadata)).get("owned", ()))
+            found = find_owned(bytes(member.metadata))
+            if found is None:
+                log.warning("Member %r of group %r is no worker, and gets no connectors", member.member_id, self._group)
+            else:
+                owned[member.member_id] = found
         assigned, known = self._assign(owned)
         return [
             SyncGroupRequestAssignment(

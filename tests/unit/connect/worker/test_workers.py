@@ -9,12 +9,16 @@ from ottla.client.client import Client
 from ottla.connect.errors import ConnectError
 from ottla.connect.worker.herder import AlreadyExists, BadRequest, ConnectorOffset, Forbidden, NotFound, TaskId
 from ottla.connect.worker.herding import WorkerHerder
+from ottla.connect.worker.membership import PROTOCOL, PROTOCOL_TYPE
 from ottla.connect.worker.runs import RunStatus, State, TargetState, TaskState
 from ottla.connect.worker.starting import make_distributed_herder, make_standalone_herder
+from ottla.errors import ErrorCode
 from ottla.testing import LocalBroker, broker
 from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.wire.messages.sync_group import SyncGroupRequest
 from tests.patience import PATIENCE_S
 from tests.unit.connect.worker.fakes import SINK, SOURCE, FakePlugins, FakeRuns, FakeSink
 
@@ -144,6 +148,48 @@ def test_a_worker_that_the_group_has_removed_stops_its_runs_before_it_joins_agai
     wait_until(lambda: workers.runs[0].find("a") is not first)
     workers.wait_for(1)
     client.close()
+
+
+def test_a_member_that_is_no_worker_gets_nothing_and_stops_nothing(workers: Workers) -> None:
+    """The group accepts whoever names the workers' protocol. Its metadata may be anything."""
+    herder = workers.add()
+    herder.create_connector("a", SOURCE)
+    workers.wait_for(1)
+    client = Client({"bootstrap.servers": workers.bootstrap})
+
+    def join(metadata: bytes, member: str = "") -> JoinGroupResponse:
+        request = JoinGroupRequest(
+            group_id=GROUP,
+            session_timeout_ms=PATIENCE_S * 1000,
+            rebalance_timeout_ms=PATIENCE_S * 1000,
+            member_id=member,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[JoinGroupRequestProtocol(name=PROTOCOL, metadata=metadata)],
+        )
+        answer: JoinGroupResponse = client.ask_coordinator("group", GROUP, request)
+        return answer if member else join(metadata, answer.member_id)
+
+    for metadata in (b"\xff", b"[1]", b'{"owned": 1}', b'{"owned": [["a"]]}', b"[" * 100_000):
+        joined = join(metadata)
+        assert joined.error_code == ErrorCode.NONE
+        sync = SyncGroupRequest(
+            group_id=GROUP,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=PROTOCOL,
+        )
+        synced = client.ask_coordinator("group", GROUP, sync)
+        assert (synced.error_code, bytes(synced.assignment)) == (ErrorCode.NONE, b"")
+        gone = MemberIdentity(member_id=joined.member_id)
+        client.ask_coordinator(
+            "group", GROUP, LeaveGroupRequest(group_id=GROUP, members=[gone], member_id=joined.member_id)
+        )
+    client.close()
+    herder.create_connector("b", SOURCE)
+    workers.wait_for(2)
+    assert workers.runs[0].find("a").calls == ["start"]
+    wait_until(lambda: herder.get_health().status == "healthy")
 
 
 def test_what_users_ask_for_at_one_worker_happens_at_the_other(workers: Workers) -> None:
