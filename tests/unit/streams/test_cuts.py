@@ -326,6 +326,8 @@ def test_grouped_tables(app: App, split: int, is_filtered: bool) -> None:
             if found or shop in shops
         }
         assert test.table("totals") == {shop: {"total": sum(found)} for shop, found in amounts.items()}
+        test.feed("users", [{"key": key, "_timestamp": 100_000} for key in newest(changes)])
+        assert test.table("shops") == {shop: {"rows": 0, "total": None} for shop in shops}
 
 
 @pytest.mark.sample("cuts of streams", 10)
