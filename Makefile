@@ -18,7 +18,7 @@ LONG_RUN := OTTLA_SAMPLES=full $(RUN)/python -m pytest -p no:cacheprovider -o fa
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check format bench bench-coordinators bench-cluster bench-spark bench-streams bench-connect bench-all chaos chaos-cluster fuzz churn simulate model soak crash-points spark-chaos connect-chaos streams-chaos packages docs clean
+.PHONY: help setup demo test test-all test-costs check format bench bench-coordinators bench-cluster bench-spark bench-streams bench-connect bench-all chaos chaos-cluster fuzz churn simulate model soak crash-points spark-chaos connect-chaos streams-chaos packages docs clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ test: setup ## Lint, types and the suite, in parallel: make test ARGS=tests/unit
 test-all: export OTTLA_SAMPLES := full
 test-all: test ## Everything, as before a release: long tests too, more examples of the others, clients over SASL_SSL
 	OTTLA_TEST_SECURITY=sasl_ssl $(RUN)/python -m pytest tests/clients
+
+test-costs: setup ## Measure what each test costs, and write tests/costs.txt, by which the seed chooses among dear ones
+	OTTLA_COSTS=write $(RUN)/python -m pytest -n auto $(ARGS)
 
 check: setup ## Lint, format and types only
 	$(RUN)/ruff check .

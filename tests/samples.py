@@ -18,7 +18,7 @@ def sample_size(usual: int, full: int) -> int:
 def choose_sample(cases: Sequence[T], usual: int, name: str = "") -> Sequence[T]:
     """As many of the cases, in their order, as the suite's seed chooses; all of them in a full run.
 
-    Whole tests are chosen with `@pytest.mark.sample(name, usual)`.
+    Which tests run at all is decided in `costs.py`.
     """
     if FULL or len(cases) <= usual:
         return cases

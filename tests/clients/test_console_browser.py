@@ -98,14 +98,12 @@ def page(browser: "Browser") -> "Iterator[Page]":
         yield opened
 
 
-@pytest.mark.sample("looks of the console", 1)
 @pytest.mark.parametrize(("theme", "width"), LOOKS)
 def test_every_page_fits_and_breaks_no_rule(browser: "Browser", address: str, theme: str, width: int) -> None:
     # No page is wider than the screen, and axe-core finds nothing that keeps somebody from using it.
     assert find_faults(browser, address, PAGES, theme, width) == []
 
 
-@pytest.mark.sample("uses of the console", 2)
 def test_create_produce_and_see_it_live(page: "Page", address: str) -> None:
     # What a new user does: a topic, a record that appears in a page that follows, found again by a search.
     page.goto(f"{address}/topics")
@@ -126,7 +124,6 @@ def test_create_produce_and_see_it_live(page: "Page", address: str) -> None:
     follower.close()
 
 
-@pytest.mark.sample("uses of the console", 2)
 def test_keyboard_theme_and_search(page: "Page", address: str) -> None:
     page.goto(f"{address}/")
     page.keyboard.press("g")
@@ -143,7 +140,6 @@ def test_keyboard_theme_and_search(page: "Page", address: str) -> None:
     assert page.evaluate("document.activeElement.name") == "q"
 
 
-@pytest.mark.sample("uses of the console", 2)
 def test_copies_and_plans(page: "Page", address: str, cluster: LocalBroker) -> None:
     page.goto(f"{address}/groups/billing")
     page.click("text=Copy as")
@@ -159,7 +155,6 @@ def test_copies_and_plans(page: "Page", address: str, cluster: LocalBroker) -> N
     page.wait_for_selector("text=1 offsets are reset.")
 
 
-@pytest.mark.sample("uses of the console", 2)
 def test_connectors_and_access(page: "Page", address: str, worker: RestClient) -> None:
     # What an administrator does: a connector that is wrong first, a user, an ACL, a quota; then they are removed.
     page.goto(f"{address}/connectors")

@@ -67,7 +67,6 @@ def ends(count: int) -> dict[int, int]:
     return dict.fromkeys(range(PARTITIONS), count // PARTITIONS)
 
 
-@pytest.mark.sample("members come and go", 1)
 def test_members_come_and_go(broker: LocalBroker, group: TestedGroup) -> None:
     # Two members share the partitions. One is killed, and the other owns everything after the session of the first. One
     # ends in order, and a third takes over at once. Every record is read, and no committed record is read again.
@@ -149,7 +148,6 @@ def test_a_group_is_converted_to_the_consumer_protocol_and_back(broker: LocalBro
 
 
 @pytest.mark.usefixtures("kafka_tools")
-@pytest.mark.sample("groups of Java members", 1)
 def test_java_members_share_a_group(broker: LocalBroker, group: TestedGroup) -> None:
     # Kafka's own VerifiableConsumer runs beside librdkafka, as a static member. When it is killed, the other member
     # takes over its partitions.

@@ -128,7 +128,6 @@ class Churn:
     "assignor",
     ["range", BOTH, *(pytest.param(each, marks=pytest.mark.long) for each in ("cooperative-sticky", CONSUMER))],
 )
-@pytest.mark.sample("churning groups", 1)
 def test_a_churning_group_reads_everything(assignor: str, tmp_path: Path, seed: int) -> None:
     # Whatever happens to members and broker, every record is read, and each assignment continues without a gap at the
     # last commit before it.

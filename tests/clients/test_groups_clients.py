@@ -58,7 +58,6 @@ def ends(count: int) -> dict[int, int]:
     return dict.fromkeys(range(PARTITIONS), count // PARTITIONS)
 
 
-@pytest.mark.sample("members come and go", 1)
 def test_members_come_and_go(broker: LocalBroker, tmp_path: Path) -> None:
     # Two members share the partitions. One is killed, and the other owns everything after the session of the first. One
     # ends in order, and a third takes over at once. Every record is read, and no committed record is read again. Four
@@ -104,7 +103,6 @@ def test_libraries_share_a_group(broker: LocalBroker, group: TestedGroup) -> Non
 
 
 @pytest.mark.parametrize("library", ["confluent", "aiokafka", "kafka_python"])
-@pytest.mark.sample("static members", 1)
 def test_a_static_member_restarts(library: str, broker: LocalBroker, group: TestedGroup) -> None:
     # The member gets its partitions back within its session, and nobody else has to rejoin. A client may rejoin by
     # itself soon after it has joined, when it hears more of the topic's metadata: then the member is restarted again.
@@ -156,7 +154,6 @@ def test_members_continue_after_a_restart_of_the_broker(broker: LocalBroker, gro
 
 
 @pytest.mark.usefixtures("kafka_tools")
-@pytest.mark.sample("groups of Java members", 1)
 def test_java_members_share_a_group(broker: LocalBroker, tmp_path: Path) -> None:
     # Kafka's own VerifiableConsumer runs beside librdkafka, and both have a share. When it is killed, the other takes
     # over.

@@ -38,8 +38,8 @@ def die_and_return(broker: OttlaUp, random: Random) -> None:
     broker.start()
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("flush", ("page cache", "every record"))
-@pytest.mark.sample("kills of a broker", 1)
 def test_kill_9_keeps_every_acknowledged_record(flush: str, tmp_path: Path, seed: int) -> None:
     # With an idempotent producer each record is there exactly once, in order, at the acknowledged offset. With a plain
     # producer and one request in flight each record is there at least once, and the first copies are in order. A

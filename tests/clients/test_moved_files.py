@@ -37,8 +37,6 @@ from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 from tests.scenarios.client_calls import LATEST, list_offset, make_batch, produce_batch
 
-pytestmark = pytest.mark.sample("other JVMs beside", 1, together=True)
-
 PARTITIONS = 2
 SMALL = {
     "offsets.topic.num.partitions": "1",

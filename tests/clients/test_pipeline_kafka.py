@@ -75,7 +75,6 @@ def test_the_transaction_protocol_is_that_of_the_cluster(settings: dict[str, str
 
 
 @pytest.mark.parametrize("sends_before", [False, True], ids=["before", "after"])
-@pytest.mark.sample("deaths of a driver of Apache Kafka", 1)
 def test_a_driver_that_dies_at_any_request_leaves_every_batch_exactly_once(
     settings: dict[str, str], protocol: int, sends_before: bool
 ) -> None:
@@ -98,7 +97,6 @@ def test_a_driver_that_dies_at_any_request_leaves_every_batch_exactly_once(
 
 
 @pytest.mark.parametrize("sends_before", [False, True], ids=["before", "after"])
-@pytest.mark.sample("deaths of tasks of Apache Kafka", 1)
 def test_a_query_of_tasks_that_dies_at_any_request_leaves_every_batch_exactly_once(
     settings: dict[str, str], protocol: int, sends_before: bool
 ) -> None:

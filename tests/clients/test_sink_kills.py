@@ -72,7 +72,6 @@ def run_tasks(client: Client, topic: str, batch_id: int, random: Random) -> None
 
 
 @pytest.mark.parametrize("way", ["batch", "task"])
-@pytest.mark.sample("kills of a sink", 1)
 def test_drivers_and_brokers_that_die_lose_and_repeat_nothing(way: str, seed: int) -> None:
     """A batch is one transaction, or one for each task. The group's offsets that belong to a batch are never ahead of
     it."""

@@ -44,7 +44,7 @@ def play_round(nodes: OttlaNodes, name: str, random: Random) -> None:
     assert not problems and not failures, (faults.told, problems[:10], failures)
 
 
-@pytest.mark.sample("outages", 1)
+@pytest.mark.always
 @pytest.mark.usefixtures("zookeeper_jars")
 def test_nothing_acknowledged_is_lost_whatever_fails(tmp_path: Path, seed: int) -> None:
     # With one ZooKeeper, and three in a long run. The seed decides which faults come, not when they hit.

@@ -69,7 +69,6 @@ def test_the_store_is_away(cluster: LocalCluster) -> None:
 
 
 @pytest.mark.parametrize("both", [True, False], ids=["both ways", "one way"])
-@pytest.mark.sample("cuts between brokers", 1)
 def test_brokers_that_are_cut_off_from_each_other_catch_up(both: bool) -> None:
     with ottla.testing.cluster(brokers=3, min_insync_replicas=2, replica_lag_time_max_ms=1000) as cluster:
         cluster.create_topic(TOPIC, partitions=3)

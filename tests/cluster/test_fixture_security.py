@@ -73,7 +73,6 @@ def send(producer: Producer, name: bytes) -> set[bytes]:
     return set(values)
 
 
-@pytest.mark.sample("quotas of a cluster", 1)
 def test_a_quota_that_is_set_at_one_broker_holds_at_all(cluster: LocalCluster, alice: dict[str, Any]) -> None:
     """Quotas of a user are found by the name of the login. Every broker throttles, not only the one that was asked.
     Each of them leads one partition, because none was killed yet."""
@@ -92,7 +91,6 @@ def test_a_quota_that_is_set_at_one_broker_holds_at_all(cluster: LocalCluster, a
         assert entry.error_code == 0
 
 
-@pytest.mark.sample("a secured cluster loses a leader", 1)
 def test_records_groups_and_transactions_survive_the_loss_of_a_leader(
     cluster: LocalCluster, alice: dict[str, Any]
 ) -> None:

@@ -131,7 +131,6 @@ def test_commits_under_way_are_all_or_nothing_while_coordinators_are_killed(clus
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-@pytest.mark.sample("kills of a coordinator", 1)
 def test_members_go_on_when_their_coordinator_is_killed(cluster: LocalCluster, protocol: str) -> None:
     """Every record arrives at least once, and what was committed is not read again."""
     group = choose_name(cluster, "group", cluster.brokers[0])

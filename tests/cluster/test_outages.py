@@ -18,7 +18,7 @@ from tests.raw_client import RawClient
 from tests.simulation.checker import check
 from tests.simulation.history import Event, History
 
-pytestmark = [pytest.mark.usefixtures("zookeeper_jars"), pytest.mark.sample("outages", 1)]
+pytestmark = pytest.mark.usefixtures("zookeeper_jars")
 
 PARTITIONS = 6
 

@@ -70,7 +70,6 @@ def cluster(certificates: Certificates, provider: OAuthProvider, mechanism: str)
         yield cluster
 
 
-@pytest.mark.sample("a secured cluster", 1)
 def test_records_are_replicated(
     cluster: LocalCluster, certificates: Certificates, provider: OAuthProvider, mechanism: str
 ) -> None:

@@ -76,7 +76,6 @@ def test_a_transaction_spans_partitions_of_all_brokers(cluster: LocalCluster) ->
 
 @pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
 @pytest.mark.parametrize("victim", ["coordinator", "leader"])
-@pytest.mark.sample("kills between decision and markers", 1)
 def test_a_kill_between_decision_and_markers_leaves_nothing_half_done(
     cluster: LocalCluster, victim: str, commits: bool
 ) -> None:

@@ -26,7 +26,6 @@ from tests.samples import sample_size
 
 Request = dict[str, Any]
 FAILED: Final = "failed"
-pytestmark = pytest.mark.sample("records beside those of Kafka's engines", 1, together=True)
 CASES: Final = sample_size(25, 400)
 """Of each transformation and each converter."""
 TYPES: Final = ("int8", "int16", "int32", "int64", "float32", "float64", "boolean", "string")

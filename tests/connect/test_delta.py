@@ -31,7 +31,6 @@ def count_orders(directory: Path) -> int:
     return int(DeltaTable(str(directory / "table")).to_pyarrow_dataset().count_rows())
 
 
-@pytest.mark.sample("connectors on Spark", 5)
 def test_made_up_records_in_a_table(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
     source, sink = (
         {name.replace(".", "_"): text for name, text in each.items()} for each in make_configs(tmp_path, 2000)

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
-import pytest
 
 from ottla.connect.connectors.files.directory_sink import DirectorySink
 from ottla.connect.connectors.files.directory_source import DirectorySource
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.sample("connectors on Spark", 5)
 def test_a_growing_file_becomes_records(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
     """Whole lines only, in order, once, over a restart; the offset is as Kafka Connect writes it."""
     file = tmp_path / "log.txt"
@@ -41,7 +39,6 @@ def test_a_growing_file_becomes_records(spark: "SparkSession", broker: LocalBrok
     assert read_offsets(broker, "tail") == [({"filename": str(file)}, {"position": file.stat().st_size})]
 
 
-@pytest.mark.sample("connectors on Spark", 5)
 def test_records_become_lines_once(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
     """All records of two partitions, over a restart; the group has committed the ends."""
     broker.create_topic("to-file", partitions=2)
@@ -56,7 +53,6 @@ def test_records_become_lines_once(spark: "SparkSession", broker: LocalBroker, t
     assert [n for n in lines if n % 2] == list(range(1, 100, 2))
 
 
-@pytest.mark.sample("connectors on Spark", 5)
 def test_a_directory_of_csv_becomes_one_of_parquet(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
     """Through a topic of JSON with schemas; each row is in one file."""
     (tmp_path / "in").mkdir()

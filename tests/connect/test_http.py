@@ -6,8 +6,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-import pytest
-
 from ottla.connect.connectors.http.http_sink import HttpSink
 from ottla.connect.connectors.http.http_source import HttpSource
 from ottla.testing import LocalBroker
@@ -28,7 +26,6 @@ def make_settings(name: str, **more: Any) -> dict[str, Any]:
     return {**found, "retry_backoff_ms": 1, **more}
 
 
-@pytest.mark.sample("connectors on Spark", 5)
 def test_pages_of_a_server_that_fails(spark: "SparkSession", broker: LocalBroker, seed: int) -> None:
     """The documented configuration: each row comes once, also of a page that grows, and after a restart."""
     random = Random(seed)
@@ -62,7 +59,6 @@ def test_pages_of_a_server_that_fails(spark: "SparkSession", broker: LocalBroker
         assert Counter(each["id"] for each in written) == Counter(range(len(found) - 10))
 
 
-@pytest.mark.sample("connectors on Spark", 5)
 def test_records_as_requests(spark: "SparkSession", broker: LocalBroker, seed: int) -> None:
     """The documented configuration: all records arrive, in order, and repetitions can be recognised."""
     random = Random(seed)

@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from ottla.connect.connectors.jdbc.sink import JdbcSink
 from ottla.connect.connectors.jdbc.source import JdbcSource
 from ottla.testing import LocalBroker
@@ -26,7 +24,6 @@ def read_configs() -> list[dict[str, str]]:
     return [json.loads(each) for each in re.findall(r"```json\n(.*?)```", section, re.DOTALL)[:2]]
 
 
-@pytest.mark.sample("connectors on Spark", 5)
 def test_rows_are_copied_from_database_to_database(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
     """Each row once, over a restart of both; deleted rows stay, because polling does not see deletes."""
     files = [tmp_path / "shop.db", tmp_path / "copy.db"]

@@ -179,7 +179,6 @@ def die_at_steps(database: Database, steps: Iterable[int], when: str, monkeypatc
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.sample("deaths of a writer to a database", 2)
 def test_a_writer_may_die_at_some_steps(
     database: Database, when: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -164,7 +164,7 @@ def run_with_kills(
         assert sorted(ends.read(name)) == expected, name
 
 
-@pytest.mark.sample("kills of a job with Spark", 1)
+@pytest.mark.always
 def test_kills_of_the_driver_or_a_worker(ottla_broker: LocalBroker, tmp_path: Path, seed: int) -> None:
     """One kill, in the long run one of each."""
     with s3_server() as address:

@@ -52,7 +52,6 @@ def pair(spark: "SparkSession", source: LocalBroker, other: LocalBroker) -> Iter
         made.stop()
 
 
-@pytest.mark.sample("connectors on Spark", 5)
 def test_topics_are_mirrored(pair: Clusters, source: LocalBroker, other: LocalBroker) -> None:
     """Keys, values, times, headers, partitions; settings; partitions that are added; no topic that is not wanted."""
     source.create_topic("orders", partitions=3, retention_ms=86_400_000)
@@ -84,7 +83,6 @@ def test_topics_are_mirrored(pair: Clusters, source: LocalBroker, other: LocalBr
         each.close()
 
 
-@pytest.mark.sample("connectors on Spark", 5)
 def test_a_group_fails_over_and_returns(pair: Clusters, source: LocalBroker, other: LocalBroker) -> None:
     """Offsets are translated exactly, although transactions leave gaps in both logs, and never moved back."""
     source.create_topic("jobs", partitions=1)
@@ -104,7 +102,6 @@ def test_a_group_fails_over_and_returns(pair: Clusters, source: LocalBroker, oth
         each.close()
 
 
-@pytest.mark.sample("connectors on Spark", 5)
 def test_active_active(pair: Clusters, source: LocalBroker, other: LocalBroker) -> None:
     """Both clusters have both sides' records, and none comes back; heartbeats are mirrored."""
     for name, broker in (("A", source), ("B", other)):

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.sample("connectors on Spark", 5)
 def test_a_source_keeps_partitions_times_and_headers(spark: "SparkSession", broker: LocalBroker) -> None:
     """Three source partitions in two tasks; the topic is created as topic.creation.* says."""
     config = {"topic": "counted", "parts": 3, "tasks_max": 2}
@@ -57,7 +56,6 @@ def test_a_source_keeps_partitions_times_and_headers(spark: "SparkSession", brok
     assert sorted(read_offsets(broker, "count"), key=str) == expected
 
 
-@pytest.mark.sample("connectors on Spark", 5)
 def test_a_task_tries_again_or_fails_alone(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
     """What a failed batch had sent is not seen. A task that cannot go on is FAILED without secrets; others go on."""
     trouble = tmp_path / "trouble"
@@ -78,7 +76,6 @@ def test_a_task_tries_again_or_fails_alone(spark: "SparkSession", broker: LocalB
     assert [each["value"].decode() for each in read_records(broker, "halting")] == [f"0:{n}" for n in range(10)]
 
 
-@pytest.mark.sample("connectors on Spark", 5)
 def test_bad_records_become_dead_letters(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
     """Records that a converter, a transformation or the target refuses; Kafka Connect's headers say why."""
     broker.create_topic("mixed", partitions=1)
@@ -124,7 +121,6 @@ class Quiet(Shouting):
         return record if record.value == "refused" else super().apply(record)
 
 
-@pytest.mark.sample("connectors on Spark", 5)
 def test_a_sink_without_tolerance_stops_at_a_bad_record(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path
 ) -> None:
@@ -142,7 +138,6 @@ def test_a_sink_without_tolerance_stops_at_a_bad_record(
     assert not (tmp_path / "o").exists()
 
 
-@pytest.mark.sample("connectors on Spark", 5)
 def test_a_sink_waits_for_its_target_and_finds_new_topics(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,7 +164,6 @@ def test_a_sink_waits_for_its_target_and_finds_new_topics(
     assert read_collected(out) == rows
 
 
-@pytest.mark.sample("connectors on Spark", 5)
 def test_records_that_are_gone(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
     """auto.offset.reset decides where to go on; a target that keeps its own positions is not written to wrongly."""
     broker.create_topic("shrinking", partitions=1)
@@ -195,7 +189,6 @@ def test_records_that_are_gone(spark: "SparkSession", broker: LocalBroker, tmp_p
         )
 
 
-@pytest.mark.sample("connectors on Spark", 5)
 def test_an_older_run_is_fenced(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
     """Two runs of a source at once: the older one ends by itself, and every number is there once."""
     trouble = tmp_path / "trouble"
@@ -215,7 +208,6 @@ def test_an_older_run_is_fenced(spark: "SparkSession", broker: LocalBroker, tmp_
     assert json.dumps(read_offsets(broker, "fight")) == '[[{"part": 0}, {"next": 60}]]'
 
 
-@pytest.mark.sample("connectors on Spark", 5)
 def test_made_up_records_go_on_after_a_restart(spark: "SparkSession", broker: LocalBroker) -> None:
     """Stopped somewhere and started again: the records of both tasks are those of one run, each once."""
     settings = {

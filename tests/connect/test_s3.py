@@ -5,7 +5,6 @@ import json
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
-import pytest
 
 from ottla.connect.connectors.s3.s3_sink import S3Sink
 from ottla.connect.connectors.s3.s3_source import S3Source
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.sample("connectors on Spark", 5)
 def test_records_become_objects_once(spark: "SparkSession", broker: LocalBroker) -> None:
     """All records of two partitions, over a restart; objects are named after the first offset and the hour."""
     config = {**read_documented_config("archive"), **ACCESS, "flush.size": "20", "rotate.schedule.interval.ms": "0"}

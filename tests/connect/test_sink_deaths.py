@@ -190,7 +190,6 @@ def case(broker: LocalBroker, target: Target, tmp_path: Path) -> Case:
     return Case(broker, target, tmp_path.name)
 
 
-@pytest.mark.sample("deaths after the commit of the target", 2)
 def test_no_dead_letter_is_lost_after_the_commit_of_the_target(
     case: Case, target: Target, broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,7 +206,6 @@ def test_no_dead_letter_is_lost_after_the_commit_of_the_target(
 
 @pytest.mark.parametrize("target", [make_jdbc, make_s3, make_file], indirect=True)
 @pytest.mark.parametrize("writer", [DyingBefore, DyingAfter])
-@pytest.mark.sample("deaths around the commit of dead letters", 2)
 def test_a_death_around_the_commit_of_the_dead_letters(
     case: Case, target: Target, writer: type[TransactionWriter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,7 +223,6 @@ def test_a_death_around_the_commit_of_the_dead_letters(
 
 
 @pytest.mark.parametrize("target", [make_jdbc, make_s3, make_delta], indirect=True)
-@pytest.mark.sample("sinks without tolerance", 1)
 def test_without_tolerance_no_record_is_skipped(broker: LocalBroker, target: Target, tmp_path: Path) -> None:
     """Not even if the connector is started again and again."""
     values = [value for value in VALUES if value != BROKEN]

@@ -74,7 +74,6 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.sample("built and installed packages", 1)
 def test_a_source_archive_gives_the_same_files_again(packages: Path, tmp_path: Path) -> None:
     # Unpacked in another directory, with other times: the archive is complete, and a build depends on nothing else.
     again = tmp_path / "again"
@@ -160,7 +159,6 @@ def installation(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> In
     return made
 
 
-@pytest.mark.sample("built and installed packages", 1)
 def test_installed_wheels_serve_a_first_record(installation: Installation) -> None:
     where = installation.run("python", "-c", "import ottla; print(ottla.__file__)").strip()
     assert Path(where).is_relative_to(installation.bin.parent)
@@ -173,7 +171,6 @@ def test_installed_wheels_serve_a_first_record(installation: Installation) -> No
         await_text(f"{console}topics", ">first<")
 
 
-@pytest.mark.sample("built and installed packages", 1)
 def test_the_fixture_of_an_installed_wheel(installation: Installation) -> None:
     """pytest finds the plug-in by itself, as it does for those who write tests with it."""
     test = installation.home / "test_mine.py"

@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import pytest
-
 from ottla.broker.handler_table import HandlerTable
 from ottla.errors import ErrorCode
 from ottla.wire.message import Message
@@ -35,15 +33,13 @@ BY_NAME_OR_ID = {"Metadata", "DeleteTopics"}
 """In these APIs a request names a topic by name or by id, never both. In the others the version decides which."""
 
 
-def pair_versions(sample: str, size: int) -> list[Any]:
-    """(API, version) for each version of each API: the newest always, of the older ones a sample of this name."""
-    return [
-        pytest.param(name, version, marks=() if version == handler.versions[-1] else pytest.mark.sample(sample, size))
-        for name, handler in HANDLERS.items()
-        if name not in WITH_A_CODEC_OF_THEIR_OWN
-        for version in handler.versions
-    ]
-
+VERSIONS = [
+    (name, version)
+    for name, handler in HANDLERS.items()
+    if name not in WITH_A_CODEC_OF_THEIR_OWN
+    for version in handler.versions
+]
+"""(API, version) for each version of each API."""
 
 NOT_A_MEMBER = {ErrorCode.UNKNOWN_MEMBER_ID}
 NO_GROUP = {ErrorCode.GROUP_ID_NOT_FOUND}

@@ -40,11 +40,11 @@ from tests.scenarios.access import add, connect_as, delete_all_acls, guarded_bro
 from tests.scenarios.client_calls import append, decode_values, find_topic_id, make_batch
 from tests.scenarios.every_request import (
     HANDLERS,
+    VERSIONS,
     WITH_A_CODEC_OF_THEIR_OWN,
     ask_until_settled,
     build_request,
     errors_in,
-    pair_versions,
     parts_of,
 )
 from tests.scenarios.group_requests import NOBODY, group_of
@@ -71,8 +71,6 @@ LISTS = {"ListGroups", "ListTransactions"}
 
 OPEN = {"DescribeCluster"}
 """APIs that answer everybody, and need a right only for a part of the answer."""
-
-PAIRS = pair_versions("older versions without rights", 60)
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +151,7 @@ def unnamed(value: Any) -> Any:
     return [unnamed(each) for each in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize(("api", "version"), PAIRS)
+@pytest.mark.parametrize(("api", "version"), VERSIONS)
 def test_nobody_gets_in(api: str, version: int, broker: LocalBroker) -> None:
     """The request is refused with the error of Kafka, the answer names nothing that the request did not name, nothing
     has changed, and whether topic and group exist makes no difference."""

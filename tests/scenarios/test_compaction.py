@@ -106,7 +106,6 @@ def value(page: Exposition, name: str) -> float:
     return sum(page.families[name].samples.values())
 
 
-@pytest.mark.sample("compaction while clients are busy", 2)
 def test_a_topic_is_compacted_while_clients_read_and_write(broker: LocalBroker) -> None:
     # The last value of each key stays at its offset, readers miss none of them, and the cleaner process ends.
     with connect(broker) as client:
@@ -137,7 +136,6 @@ def test_a_topic_is_compacted_while_clients_read_and_write(broker: LocalBroker) 
         assert latest(read_all(client, "table")) == expected
 
 
-@pytest.mark.sample("compaction while clients are busy", 2)
 def test_a_damaged_log_is_reported_and_does_not_stop_the_others(
     broker: LocalBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -159,7 +157,6 @@ def test_a_damaged_log_is_reported_and_does_not_stop_the_others(
     assert len(lines) == 1 and "broken-0" in lines[0] and "damaged at byte 0" in lines[0]
 
 
-@pytest.mark.sample("compaction while clients are busy", 2)
 def test_a_topic_that_is_deleted_meanwhile_leaves_nothing_behind() -> None:
     # Compaction is throttled, so that it is still running. A new topic of the same name begins empty.
     with (
@@ -178,7 +175,6 @@ def test_a_topic_that_is_deleted_meanwhile_leaves_nothing_behind() -> None:
         assert len(read_all(client, "table")) == 10
 
 
-@pytest.mark.sample("compaction while clients are busy", 2)
 def test_a_kill_during_compaction_leaves_the_log_as_it_was(broker: LocalBroker) -> None:
     with connect(broker) as client:
         create_topic(client, "table", configs={**COMPACTED, "cleanup.policy": "delete"})
@@ -197,7 +193,6 @@ def test_a_kill_during_compaction_leaves_the_log_as_it_was(broker: LocalBroker) 
         assert latest(read_all(client, "table")) == before
 
 
-@pytest.mark.sample("ends of a child that compacts", 1)
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_the_child_ends_with_its_broker(broker: LocalBroker, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
     monkeypatch.setattr(compaction, "IDLE_S", 1000.0)

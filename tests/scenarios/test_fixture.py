@@ -34,7 +34,7 @@ DAY_MS = 86_400_000
 
 WAYS = (
     pytest.param(False, id="thread"),
-    pytest.param(True, id="process", marks=pytest.mark.sample("brokers in processes of their own", 4)),
+    pytest.param(True, id="process"),
 )
 both = pytest.mark.parametrize("process", WAYS)
 

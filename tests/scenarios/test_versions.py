@@ -14,16 +14,16 @@ from tests.scenarios.client_calls import append, connect, decode_values, find_to
 from tests.scenarios.every_request import (
     REFUSALS,
     REQUESTS,
+    VERSIONS,
     ask_until_settled,
     build_request,
     errors_in,
-    pair_versions,
 )
 
 PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
 
 
-@pytest.mark.parametrize(("api", "version"), pair_versions("older versions", 90))
+@pytest.mark.parametrize(("api", "version"), VERSIONS)
 def test_every_version_is_answered_in_its_own_form(api: str, version: int, client: RawClient, topic: str) -> None:
     # The answer can be decoded to its last byte, has no unexpected error, and the next request is answered too. An API
     # without a request in the table is sent an empty one, whose answer may be an error.

@@ -65,7 +65,6 @@ ADMINISTERED = ("appends without the alive check",)
 """Bugs that are found if the metadata is changed by requests, while brokers are out of the cluster."""
 
 
-@pytest.mark.sample("bugs of a cluster", 1)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.long) if name in SLOW else name for name in MUTANTS]
 )

@@ -77,7 +77,6 @@ MUTANTS: dict[str, tuple[object, str, Any, str]] = {
 }
 
 
-@pytest.mark.sample("bugs of coordinators", 1)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_simulation_finds_a_bug_in_a_coordinator(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # The seeds are fixed, because the test is about what the simulation can find, not about luck.

@@ -64,7 +64,6 @@ MUTANTS: dict[str, tuple[type, str, Replacement, str]] = {
 }
 
 
-@pytest.mark.sample("bugs of a broker", 3)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_simulation_finds_a_bug_in_a_broker(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # The seeds are fixed, because the test is about what the simulation can find, not about luck.

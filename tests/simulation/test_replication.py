@@ -52,7 +52,6 @@ MUTANTS: dict[str, tuple[object, str, Callable[..., Any]]] = {
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-@pytest.mark.sample("bugs of a follower", 1)
 def test_a_follower_that_is_wrong_is_found(name: str) -> None:
     owner, attribute, wrong = MUTANTS[name]
     with patch.object(owner, attribute, wrong):

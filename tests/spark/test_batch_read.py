@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_rows_are_what_was_sent(spark: "SparkSession", broker: LocalBroker) -> None:
     """All columns are right, with keys, nulls, headers and times, from two partitions and every codec."""
     broker.create_topic("everything", partitions=2, retention_ms=-1)
@@ -52,7 +51,6 @@ def test_rows_are_what_was_sent(spark: "SparkSession", broker: LocalBroker) -> N
     assert sorted(rows, key=lambda row: (row[3], row[4])) == sorted(expected, key=lambda row: (row[3], row[4]))
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_a_part_of_a_topic_can_be_read(spark: "SparkSession", broker: LocalBroker) -> None:
     """Offsets and times limit what is read, and so do single partitions and chosen columns."""
     broker.create_topic("parts", partitions=2, retention_ms=-1)
@@ -71,7 +69,6 @@ def test_a_part_of_a_topic_can_be_read(spark: "SparkSession", broker: LocalBroke
     assert sorted(values(tasks), key=int) == [str(number) for number in range(20)]
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_only_committed_rows_are_read(spark: "SparkSession", broker: LocalBroker) -> None:
     """Only read_uncommitted returns rows of an aborted transaction."""
     broker.create_topic("decided")
@@ -87,7 +84,6 @@ def test_only_committed_rows_are_read(spark: "SparkSession", broker: LocalBroker
     assert values(reader(spark, broker, "decided").load()) == ["kept", "dropped"]
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_reading_begins_at_the_offsets_of_a_group(spark: "SparkSession", broker: LocalBroker) -> None:
     """A partition without a committed offset is read from its beginning."""
     broker.create_topic("grouped", partitions=2)
@@ -99,7 +95,6 @@ def test_reading_begins_at_the_offsets_of_a_group(spark: "SparkSession", broker:
     assert values(reader(spark, broker, "grouped", **options).load()) == ["0", "2", "4", "5"]
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_many_rows_are_read_once(spark: "SparkSession", broker: LocalBroker) -> None:
     """The topic has more rows than one Arrow batch or one answer. None is lost or repeated, and sums are right."""
     broker.create_topic("many", partitions=3)
@@ -116,7 +111,6 @@ def test_many_rows_are_read_once(spark: "SparkSession", broker: LocalBroker) -> 
     }
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_errors_are_one_clear_line(spark: "SparkSession", broker: LocalBroker) -> None:
     broker.create_topic("short")
     send(broker, "short", [{"value": "x"}])

@@ -57,7 +57,6 @@ def both(spark: "SparkSession", bootstrap: str, **options: Any) -> tuple["DataFr
     return stock, ours
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_rows_and_columns_are_equal(spark: "SparkSession", bootstrap: str) -> None:
     """All columns are equal, for all kinds of records: headers, nulls, codecs, times, committed or not."""
     for options, count in (({}, PLAIN + 9), (COMMITTED, PLAIN + 6)):
@@ -69,7 +68,6 @@ def test_rows_and_columns_are_equal(spark: "SparkSession", bootstrap: str) -> No
     assert ours.schema == stock.schema
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_times_of_the_broker_are_equal(spark: "SparkSession", bootstrap: str) -> None:
     make_topic(bootstrap, "appended", message_timestamp_type="LogAppendTime")
     fill(bootstrap, "appended")
@@ -79,7 +77,6 @@ def test_times_of_the_broker_are_equal(spark: "SparkSession", bootstrap: str) ->
     assert {row[6] for row in found} == {1}
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_a_compacted_topic_is_equal(spark: "SparkSession") -> None:
     """The topic has gaps in its offsets, and ranges of which no record is left."""
     with local_broker(log_cleaner_backoff_ms=50) as broker:
@@ -111,7 +108,6 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_options_have_the_same_meaning(spark: "SparkSession", bootstrap: str) -> None:
     """Each option must select some rows but not all. There are as many tasks as requested; the stock connector
     rounds."""
@@ -137,7 +133,6 @@ REFUSED: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_what_one_refuses_the_other_refuses(spark: "SparkSession", bootstrap: str) -> None:
     for options in REFUSED:
         for connector in (STOCK, OURS):
@@ -147,7 +142,6 @@ def test_what_one_refuses_the_other_refuses(spark: "SparkSession", bootstrap: st
             assert str(error.value), (connector, options)
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_written_records_are_equal(spark: "SparkSession", bootstrap: str) -> None:
     """Keys go to the same partitions in the same order, with headers and nulls, with and without a partition column."""
     header = "array(named_struct('key', 'n', 'value', binary(string(id))), named_struct('key', 'n', 'value', null))"
@@ -221,7 +215,6 @@ def test_one_connector_continues_where_the_other_stopped(
     run(4, (STOCK, OURS))
 
 
-@pytest.mark.sample("other JVMs beside", 1)
 def test_both_connectors_agree_on_apache_kafka(
     spark: "SparkSession", apache_kafka: ApacheKafka, tmp_path: Path
 ) -> None:

@@ -20,7 +20,6 @@ EVENT = "id BIGINT, name STRING, at TIMESTAMP, tags ARRAY<STRING>, place STRUCT<
 SOUND = '{"id": 1, "name": "a", "at": "2024-05-01T10:00:00Z", "tags": ["x", "y"], "place": {"x": 0.5, "y": 1.25}}'
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_a_topic_is_a_table_with_columns(spark: "SparkSession", broker: LocalBroker) -> None:
     """With SQL alone: a view of a topic with JSON has its fields as columns, and a bad record has nulls with a
     reason."""
@@ -38,14 +37,12 @@ def test_a_topic_is_a_table_with_columns(spark: "SparkSession", broker: LocalBro
     assert rows[1] == (None, None, None, None, None, "value: not the JSON")
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_types_have_the_meaning_that_spark_gives_them(spark: "SparkSession") -> None:
     """We read a schema in SQL's notation as Spark's own parser reads it."""
     text = f"{EVENT}, a BYTE, b SMALLINT, c INT, d FLOAT, e BOOLEAN, f DATE, g BINARY, h TIMESTAMP_NTZ, `i j`: DECIMAL"
     assert to_spark_type(choose_format("json", schema=text)) == StructType.fromDDL(text)
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_a_registry_and_a_bad_record_that_ends_the_query(spark: "SparkSession", broker: LocalBroker) -> None:
     """Tasks ask the registry for the schemas that values name. The error for the first bad value has its offset."""
     broker.create_topic("orders")
@@ -60,7 +57,6 @@ def test_a_registry_and_a_bad_record_that_ends_the_query(spark: "SparkSession", 
     assert "orders-0 at offset 2: value: schema 9: " in line and "Schema not found" in line
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_a_stream_sends_bad_records_on(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
     """Over a restart, each valid record is a row once, and the others are unchanged in the dead-letter topic."""
     broker.create_topic("mixed")

@@ -45,7 +45,6 @@ def test_without_a_terminal_it_checks_itself_and_ends(environment: dict[str, str
     assert not Path(directory[1]).exists()
 
 
-@pytest.mark.sample("ends of the demo", 1)
 def test_it_can_be_ended_while_spark_starts(environment: dict[str, str]) -> None:
     # Broker, driver and JVM end with it, without a message of Spark or a traceback.
     child = subprocess.Popen(COMMAND, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -92,7 +92,6 @@ def demo(tmp_path: Path) -> Iterator[Demo]:
         started.close()
 
 
-@pytest.mark.sample("ends of the demo", 1)
 @pytest.mark.parametrize(("phase", "whole_group"), ALL if FULL else SAMPLE)
 def test_ctrl_c_ends_the_demo_and_everything_it_started(phase: str, whole_group: bool, demo: Demo) -> None:
     # The signal goes to the demo alone, as with `kill`, or to its process group, as from a terminal. Broker, driver,

@@ -34,7 +34,6 @@ def forget_last_commit(checkpoint: Path) -> None:
     newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_a_batch_that_spark_repeats_lands_once(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
     """writeStream.format("ottla"): the replay of a batch that is already committed writes nothing."""
     broker.create_topic("words", partitions=2, **KEPT)
@@ -50,7 +49,6 @@ def test_a_batch_that_spark_repeats_lands_once(spark: "SparkSession", broker: Lo
     assert sorted(tuple(row) for row in rows) == [(number, BEGINNING_MS - number) for number in range(41)]
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_at_least_once_is_an_option(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
     """After the same crash without transactions the batch is there twice. So the test above can detect a repetition."""
     broker.create_topic("again")
@@ -107,7 +105,6 @@ def test_a_batch_is_one_transaction(spark: "SparkSession", broker: LocalBroker, 
     assert sum(committed(broker, f"group-{mode}", f"in-{mode}", 2)) == 4
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_what_a_sink_cannot_do_is_an_error(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
     broker.create_topic("sink")
     frame = stream(spark, broker, "sink", startingOffsets="earliest").load()
@@ -133,7 +130,6 @@ def test_what_a_sink_cannot_do_is_an_error(spark: "SparkSession", broker: LocalB
             )
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_a_row_that_cannot_be_written_ends_the_query_with_one_line(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path
 ) -> None:

@@ -31,7 +31,6 @@ def test_there_are_examples() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.sample("queries on Spark", 6)
 def test_an_example_works(
     name: str,
     spark: "SparkSession",

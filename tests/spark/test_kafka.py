@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 ROWS = 60
 
 
-@pytest.mark.sample("other JVMs beside", 1)
 def test_what_works_with_ottla_works_with_apache_kafka(
     spark: "SparkSession", apache_kafka: ApacheKafka, tmp_path: Path
 ) -> None:

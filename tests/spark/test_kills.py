@@ -28,7 +28,7 @@ def own_broker() -> Iterator[LocalBroker]:
         yield broker
 
 
-@pytest.mark.sample("kills of a job with Spark", 1)
+@pytest.mark.always
 @pytest.mark.parametrize("kind", KINDS if CHAOS else [Random(SEED).choice(KINDS)])
 def test_kills_lose_and_repeat_nothing(
     own_broker: LocalBroker, tmp_path: Path, early_python: str, seed: int, kind: str

@@ -51,7 +51,6 @@ def test_a_session_has_its_listener_once(spark: "SparkSession") -> None:
 
 
 @pytest.mark.parametrize("trigger", [{"processingTime": "1 day"}, {"once": True}])
-@pytest.mark.sample("queries on Spark", 6)
 def test_the_group_of_a_query_that_waits_is_exact(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path, trigger: dict[str, Any]
 ) -> None:
@@ -81,7 +80,6 @@ def test_offsets_of_other_sources_are_ignored() -> None:
         assert parse_topic_offsets(text) == {}
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_every_tool_shows_how_far_a_running_query_is(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -42,7 +42,6 @@ def name_options(settings: dict[str, str]) -> dict[str, str]:
     return {f"kafka.{name}": value for name, value in settings.items()}
 
 
-@pytest.mark.sample("logins of jobs with Spark", 1)
 def test_a_query_may_do_what_its_user_may(
     spark: "SparkSession", secured: LocalBroker, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -64,14 +63,12 @@ def test_a_query_may_do_what_its_user_may(
         ottla.read("closed", bootstrap=secured.bootstrap, settings=user).to_arrow()
 
 
-@pytest.mark.sample("logins of jobs with Spark", 1)
 def test_a_query_logs_in_with_the_names_of_java(spark: "SparkSession", secured: LocalBroker) -> None:
     secured.create_topic("java-names")
     options = {**name_options(secured.java_settings), "subscribe": "java-names"}
     assert spark.read.format("ottla").options(**options).load().count() == 0
 
 
-@pytest.mark.sample("logins of jobs with Spark", 1)
 def test_a_worker_of_connect_logs_in(spark: "SparkSession", secured: LocalBroker, tmp_path: Path) -> None:
     lines = tmp_path / "lines.txt"
     lines.write_text("one\ntwo\nthree\n")

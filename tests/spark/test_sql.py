@@ -44,7 +44,6 @@ def test_tables_have_readable_columns_by_default() -> None:
     assert given["columns"] == "key,value,topic,partition,offset,timestamp"
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_a_query_makes_views_of_the_topics_it_names(spark: "SparkSession", broker: LocalBroker) -> None:
     """Only topics that the query names become views, and only while it runs. A name that is no topic is an error."""
     options = {"valueFormat": "json", "valueSchema": "item STRING, price DOUBLE"}
@@ -61,7 +60,6 @@ def test_a_query_makes_views_of_the_topics_it_names(spark: "SparkSession", broke
             ottla.spark.sql(query, bootstrap=broker.bootstrap, spark=spark)
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_the_command_prints_rows(
     spark: "SparkSession", broker: LocalBroker, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,7 +89,6 @@ def test_the_command_prints_rows(
         assert err.startswith(said) and err.count("\n") == 1
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_a_followed_query_prints_new_rows(
     spark: "SparkSession", broker: LocalBroker, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,7 +33,6 @@ def rows(spark: "SparkSession", directory: Path) -> list[tuple[str, int, int, st
     return sorted(tuple(row) for row in spark.read.parquet(str(directory / "rows")).collect())
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_a_query_continues_where_it_stopped(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
     """Batches respect their limit. A restart reads what came since, and nothing twice. The group of a query that has
     ended has the offsets of its last batch."""
@@ -54,7 +53,6 @@ def test_a_query_continues_where_it_stopped(spark: "SparkSession", broker: Local
     assert rows(spark, tmp_path) == sorted(("clicks", number % 2, number // 2, str(number)) for number in range(60))
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_new_topics_of_a_pattern_are_read(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
     """A topic that appears after the query began is read from its beginning."""
     broker.create_topic("shop-a")
@@ -67,7 +65,6 @@ def test_new_topics_of_a_pattern_are_read(spark: "SparkSession", broker: LocalBr
     assert rows(spark, tmp_path) == [("shop-a", 0, 0, "first"), ("shop-a", 0, 1, "third"), ("shop-b", 1, 0, "second")]
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_a_topic_that_was_created_again_is_reported(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
     """A query whose topic was deleted and created again stops with the offsets, or continues if it was told to."""
     broker.create_topic("lost")

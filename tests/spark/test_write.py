@@ -19,7 +19,6 @@ def write(frame: "DataFrame", broker: LocalBroker, **options: str) -> None:
     ).save()
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_rows_become_records(spark: "SparkSession", broker: LocalBroker) -> None:
     """Keys, nulls, headers, partitions and topics of each row are written. The topic option overrides the topic
     column."""
@@ -42,7 +41,6 @@ def test_rows_become_records(spark: "SparkSession", broker: LocalBroker) -> None
     assert reader(spark, broker, "right").load().count() == 4
 
 
-@pytest.mark.sample("queries on Spark", 6)
 @pytest.mark.parametrize("kind", ["timestamp", "long"])
 def test_a_timestamp_column_becomes_the_timestamp_of_the_record(
     spark: "SparkSession", broker: LocalBroker, kind: str
@@ -59,7 +57,6 @@ def test_a_timestamp_column_becomes_the_timestamp_of_the_record(
     assert rows[3][0] is None and before_ms <= rows[3][1] <= int(time.time() * 1000)
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_many_rows_arrive_once(spark: "SparkSession", broker: LocalBroker) -> None:
     broker.create_topic("written", partitions=3)
     count = 50_000
@@ -68,7 +65,6 @@ def test_many_rows_arrive_once(spark: "SparkSession", broker: LocalBroker) -> No
     assert sorted(map(int, found)) == list(range(count))
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_rows_that_cannot_be_written_are_reported_in_one_line(spark: "SparkSession", broker: LocalBroker) -> None:
     broker.create_topic("unfit")
     words = spark.createDataFrame([("x", 1)], "value string, number int")
@@ -89,7 +85,6 @@ def test_rows_that_cannot_be_written_are_reported_in_one_line(spark: "SparkSessi
         assert said in str(error.value)
 
 
-@pytest.mark.sample("queries on Spark", 6)
 def test_the_default_mode_is_refused_by_spark_and_it_says_which_to_use(
     spark: "SparkSession", broker: LocalBroker
 ) -> None:

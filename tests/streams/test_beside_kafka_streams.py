@@ -22,8 +22,6 @@ from tests.streams.kafka_streams import Input, Written, run_in_kafka_streams
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.sample("records beside those of Kafka's engines", 1, together=True)
-
 ROW: Final = "shop string, amount long"
 INPUT_SEED: Final = 77
 """Fixed: with some seeds (20, 21) a row comes to a session that Kafka Streams has forgotten. See `old_session`."""

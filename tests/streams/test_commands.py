@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.sample("running apps", 3)
 def test_an_app_is_seen_stopped_and_reset_from_outside(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

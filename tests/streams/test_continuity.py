@@ -58,7 +58,6 @@ def delete(broker: LocalBroker, topics: Sequence[str]) -> None:
     client.close()
 
 
-@pytest.mark.sample("running apps", 3)
 def test_committed_offsets_that_are_gone_refuse_a_start(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path
 ) -> None:
@@ -71,7 +70,6 @@ def test_committed_offsets_that_are_gone_refuse_a_start(
     refuse_start(broker, tmp_path, "forgotten", r"forgotten-0 in group 'forgotten' is gone")
 
 
-@pytest.mark.sample("running apps", 3)
 def test_a_changelog_that_is_gone_refuses_a_start(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
     """The offsets are there and the state is not: counts would begin at zero again."""
     count_some(broker, tmp_path, "emptied")
@@ -79,7 +77,6 @@ def test_a_changelog_that_is_gone_refuses_a_start(spark: "SparkSession", broker:
     refuse_start(broker, tmp_path, "emptied", "emptied-counts-changelog' was deleted")
 
 
-@pytest.mark.sample("running apps", 3)
 def test_a_source_that_was_created_again_refuses_a_start(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path
 ) -> None:
@@ -91,7 +88,6 @@ def test_a_source_that_was_created_again_refuses_a_start(
     refuse_start(broker, tmp_path, "renewed", "'renewed' was deleted and created again")
 
 
-@pytest.mark.sample("running apps", 3)
 @pytest.mark.parametrize(("topic", "records"), [("short", 5), ("empty", 0)])
 def test_a_source_that_is_created_again_ends_the_app(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path, topic: str, records: int
@@ -114,7 +110,6 @@ def test_a_source_that_is_created_again_ends_the_app(
         app.stop()
 
 
-@pytest.mark.sample("running apps", 3)
 def test_positions_of_idle_tasks_outlive_the_retention_of_offsets(
     spark: "SparkSession", ottla_broker: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +134,6 @@ def _has_run(app: App, batches: int) -> bool:
     return found >= batches
 
 
-@pytest.mark.sample("running apps", 3)
 def test_an_idle_copy_gives_up_its_state_to_another(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,7 +160,6 @@ def _answers(app: App) -> bool:
         return False
 
 
-@pytest.mark.sample("running apps", 3)
 def test_state_that_is_gone_is_restored_and_old_state_removed(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path
 ) -> None:
@@ -184,7 +177,6 @@ def test_state_that_is_gone_is_restored_and_old_state_removed(
     assert not (server / "former").exists()
 
 
-@pytest.mark.sample("running apps", 3)
 def test_partitions_that_a_source_gets_are_read(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,7 +215,6 @@ def test_partitions_that_a_source_gets_are_read(
     refuse_start(broker, tmp_path, "grown", "'grown' had 1 partitions and has 3")
 
 
-@pytest.mark.sample("running apps", 3)
 def test_rows_in_an_exchange_that_is_removed_refuse_a_start(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path
 ) -> None:
@@ -248,7 +239,6 @@ def test_rows_in_an_exchange_that_is_removed_refuse_a_start(
     assert "ottla stream reset mover" in str(refusal.value)
 
 
-@pytest.mark.sample("running apps", 3)
 def test_a_topic_that_is_read_again_goes_on_with_its_state_or_not_at_all(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path
 ) -> None:

@@ -39,7 +39,6 @@ def test_every_example_is_on_the_page_and_has_a_test() -> None:
 
 
 @pytest.mark.parametrize("split", [None, 1, 2])
-@pytest.mark.sample("examples of Streams", 2)
 def test_word_count(split: int | None) -> None:
     with load("word_count").test(split=split) as test:
         test.feed("lines", [{"value": "To be, or"}, {"value": "not to be."}, {"value": ""}])
@@ -99,7 +98,6 @@ def test_a_large_payment_soon_after_a_small_one_is_an_alarm() -> None:
 
 
 @pytest.mark.parametrize("split", [None, 1, 2])
-@pytest.mark.sample("examples of Streams", 2)
 def test_orders_follow_their_customers(split: int | None) -> None:
     with load("order_view").test(split=split) as test:
         test.feed("shop-customers", [{"customer_id": "c1", "name": "Ada", "city": "London"}])

@@ -67,7 +67,7 @@ class Counts(Model):
         assert {key: value["count"] for key, value in kept.items()} == self.expected
 
 
-@pytest.mark.sample("kills of a job with Spark", 1)
+@pytest.mark.always
 @pytest.mark.ottla(process=True)
 def test_whatever_is_killed_every_record_counts_once(ottla_broker: LocalBroker, tmp_path: Path, seed: int) -> None:
     """kill -9 of a state server, a Python worker, or the driver with all its children, at a random moment; of a Python

@@ -74,7 +74,6 @@ def add_up(app: App, prefix: str) -> float:
     return sum(value for name, value in found.items() if name.startswith(prefix))
 
 
-@pytest.mark.sample("running apps", 3)
 def test_an_app_that_others_can_reach_needs_a_token(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,7 +82,6 @@ def test_an_app_that_others_can_reach_needs_a_token(
         make_watched(broker, tmp_path).start()
 
 
-@pytest.mark.sample("running apps", 3)
 def test_an_app_tells_how_it_is_to_those_who_have_its_token(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.sample("running apps", 3)
 def test_stateless_steps_keep_order_times_and_headers(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path
 ) -> None:
@@ -51,7 +50,6 @@ def test_stateless_steps_keep_order_times_and_headers(
         assert [each["headers"] for each in ours] == [[{"key": "n", "value": str(n).encode()}] for n in expected]
 
 
-@pytest.mark.sample("running apps", 3)
 def test_words_are_counted_through_an_exchange(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
     """Word count, stopped and started again in the middle: the table is right, and the changelog holds the same."""
     from pyspark.sql import functions as F
@@ -79,7 +77,6 @@ def _equals(broker: LocalBroker, topic: str, expected: object) -> bool:
     return read_table(broker, topic) == expected
 
 
-@pytest.mark.sample("running apps", 3)
 def test_a_missing_topic_is_one_line(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
     """An app that reads a topic that does not exist says which one, and what to do."""
     app = make_app(broker, tmp_path, "lost")
@@ -89,7 +86,6 @@ def test_a_missing_topic_is_one_line(spark: "SparkSession", broker: LocalBroker,
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.sample("running apps", 3)
 def test_a_second_copy_takes_over(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
     """The first copy of an app ends with FencedApp, the second goes on, and nothing is written twice."""
     broker.create_topic("numbers", partitions=2)
@@ -116,7 +112,6 @@ def test_a_second_copy_takes_over(spark: "SparkSession", broker: LocalBroker, tm
     assert sorted(int(each["value"]) for each in read_records(broker, "copies")) == list(range(300))
 
 
-@pytest.mark.sample("running apps", 3)
 def test_records_and_rows_that_fail_become_dead_letters(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path
 ) -> None:
@@ -177,7 +172,6 @@ def check_casts(broker: LocalBroker, texts: Sequence[str]) -> None:
         assert b"CAST_INVALID_INPUT" in headers["__connect.errors.exception.message"]
 
 
-@pytest.mark.sample("running apps", 3)
 def test_rows_for_which_a_column_fails_become_dead_letters(
     spark: "SparkSession", ottla_broker: LocalBroker, tmp_path: Path
 ) -> None:
@@ -223,7 +217,6 @@ def test_nothing_is_lost_beside_rows_for_which_a_column_fails(
     check_casts(ottla_broker, texts)
 
 
-@pytest.mark.sample("running apps", 3)
 def test_a_table_enriches_a_stream_and_answers_queries(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path
 ) -> None:
@@ -246,7 +239,6 @@ def test_a_table_enriches_a_stream_and_answers_queries(
     assert found == sorted(f"{name} {n}" for name in ("Ada", "Grace") for n in range(5))
 
 
-@pytest.mark.sample("running apps", 3)
 def test_a_window_closes_when_its_source_is_idle(spark: "SparkSession", broker: LocalBroker, tmp_path: Path) -> None:
     """With close_idle a final window is written although no later record comes, also behind an exchange."""
     from pyspark.sql import functions as F
@@ -272,7 +264,6 @@ def test_a_window_closes_when_its_source_is_idle(spark: "SparkSession", broker: 
     assert sorted(json.loads(each["value"])["revenue"] for each in read_records(broker, "per-minute")) == [3, 4, 5]
 
 
-@pytest.mark.sample("running apps", 3)
 def test_a_stream_waits_for_a_table_that_is_larger_than_a_batch(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path
 ) -> None:

@@ -4,8 +4,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from ottla.client.client import Client
 from ottla.streams.app import App
 from ottla.testing import LocalBroker
@@ -18,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["secured"]
 
 
-@pytest.mark.sample("logins of jobs with Spark", 1)
 def test_an_app_of_streams_logs_in(spark: "SparkSession", secured: LocalBroker, tmp_path: Path) -> None:
     """With its state server, which has the login from its standard input and not from its command line."""
     secured.create_topic("said")

@@ -41,7 +41,6 @@ def test_a_read_sees_exactly_what_is_before_its_offset(ottla_broker: LocalBroker
             client.advance("counts", 0, first)
 
 
-@pytest.mark.sample("state servers", 2)
 def test_large_reads_and_ranges_come_in_parts(ottla_broker: LocalBroker, tmp_path: Path) -> None:
     # More keys than one request may have, and values that fill several answers.
     ottla_broker.create_topic(TOPIC)
@@ -84,7 +83,6 @@ def test_a_killed_server_reads_again_what_it_lost(ottla_broker: LocalBroker, tmp
         assert dict(client.reader("counts", 0, last).range(b"", None)) == expected
 
 
-@pytest.mark.sample("state servers", 2)
 def test_a_client_waits_for_a_server_that_is_away(ottla_broker: LocalBroker, tmp_path: Path) -> None:
     with StateClient("127.0.0.1:9", TOKEN, wait_s=0) as client, pytest.raises(StateUnavailable) as found:
         client.status()
@@ -97,7 +95,6 @@ def test_a_client_waits_for_a_server_that_is_away(ottla_broker: LocalBroker, tmp
         client.advance("counts", 3, 7)
 
 
-@pytest.mark.sample("state servers", 2)
 def test_who_does_not_know_the_token_is_refused(ottla_broker: LocalBroker, tmp_path: Path) -> None:
     with run_server(ottla_broker, tmp_path) as (process, right):
         with StateClient(process.address, "wrong") as wrong, pytest.raises(StateRefused, match="the token is wrong"):
@@ -105,7 +102,6 @@ def test_who_does_not_know_the_token_is_refused(ottla_broker: LocalBroker, tmp_p
         assert right.status() == []
 
 
-@pytest.mark.sample("state servers", 2)
 def test_garbage_on_the_socket_ends_its_connection_alone(ottla_broker: LocalBroker, tmp_path: Path) -> None:
     with run_server(ottla_broker, tmp_path) as (process, client):
         host, _, port = process.address.rpartition(":")
@@ -117,7 +113,6 @@ def test_garbage_on_the_socket_ends_its_connection_alone(ottla_broker: LocalBrok
         assert client.status() == []
 
 
-@pytest.mark.sample("state servers", 2)
 def test_a_wrong_request_gets_an_error(ottla_broker: LocalBroker, tmp_path: Path) -> None:
     with run_server(ottla_broker, tmp_path) as (_, client):
         for kind, fields in ((99, {}), (2, {}), (1, {"store": {}, "partitions": {}}), (4, {"store": 7, "upto": "x"})):
@@ -128,7 +123,6 @@ def test_a_wrong_request_gets_an_error(ottla_broker: LocalBroker, tmp_path: Path
         assert client.status() == []
 
 
-@pytest.mark.sample("state servers", 2)
 def test_a_removed_directory_is_restored(ottla_broker: LocalBroker, tmp_path: Path) -> None:
     ottla_broker.create_topic(TOPIC, partitions=2)
     ends = {
@@ -142,7 +136,6 @@ def test_a_removed_directory_is_restored(ottla_broker: LocalBroker, tmp_path: Pa
         shutil.rmtree(tmp_path / "counts" / "0")
 
 
-@pytest.mark.sample("state servers", 2)
 def test_a_server_ends_with_the_process_that_started_it(ottla_broker: LocalBroker, tmp_path: Path) -> None:
     program = (
         "import sys\n"
@@ -159,14 +152,12 @@ def test_a_server_ends_with_the_process_that_started_it(ottla_broker: LocalBroke
     assert not server.is_running() or server.status() == psutil.STATUS_ZOMBIE
 
 
-@pytest.mark.sample("state servers", 2)
 def test_a_server_that_cannot_start_says_so(tmp_path: Path) -> None:
     with (tmp_path / "errors").open("wb") as errors, pytest.raises(StreamsError, match="did not start"):
         ServerProcess(str(tmp_path), {"bootstrap.servers": "nonsense"}, TOKEN, stderr=errors)
     assert "bootstrap.servers: 'nonsense' is not host:port" in (tmp_path / "errors").read_text()
 
 
-@pytest.mark.sample("state servers", 2)
 def test_two_servers_do_not_share_a_table(ottla_broker: LocalBroker, tmp_path: Path) -> None:
     ottla_broker.create_topic(TOPIC)
     with run_server(ottla_broker, tmp_path) as (_, first), run_server(ottla_broker, tmp_path) as (_, second):

@@ -37,7 +37,6 @@ def read_all(client: StateClient, upto: int, store: str = "counts") -> dict[byte
     return dict(client.reader(store, 0, upto).range(b"", None))
 
 
-@pytest.mark.sample("restores of a state server", 1)
 def test_a_topic_that_was_created_again_is_read_from_its_beginning(ottla_broker: LocalBroker, tmp_path: Path) -> None:
     # Once while the server runs, once while it is down. The new topic is shorter, then longer than the old one.
     admin = AdminClient({"bootstrap.servers": ottla_broker.bootstrap})
@@ -104,7 +103,6 @@ def test_windows_of_old_events_stay_in_their_changelog(tmp_path: Path) -> None:
                 assert read_all(client, ends[topic], topic) == {b"a": b"1"}
 
 
-@pytest.mark.sample("restores of a state server", 1)
 def test_a_key_whose_tombstone_was_missed_does_not_come_back(tmp_path: Path) -> None:
     # While the server is down, a key is deleted, and compaction removes the tombstone as well.
     with local_broker(log_cleaner_backoff_ms=50) as broker:
@@ -136,7 +134,6 @@ def test_a_key_whose_tombstone_was_missed_does_not_come_back(tmp_path: Path) -> 
             assert "tombstones may have been missed" in client.status()[0]["wiped"]
 
 
-@pytest.mark.sample("restores of a state server", 1)
 def test_an_assignment_may_go_back(ottla_broker: LocalBroker, tmp_path: Path) -> None:
     # As after a reset of the app's offsets: the driver that assigns is right, a task that asks is not.
     ottla_broker.create_topic(TOPIC)
@@ -151,7 +148,6 @@ def test_an_assignment_may_go_back(ottla_broker: LocalBroker, tmp_path: Path) ->
         assert read_all(client, first) == {b"a": b"1"}
 
 
-@pytest.mark.sample("restores of a state server", 1)
 def test_a_restore_that_comes_late_does_not_take_back_what_batches_have_brought(
     ottla_broker: LocalBroker, tmp_path: Path
 ) -> None:
@@ -185,7 +181,6 @@ def test_a_restore_that_comes_late_does_not_take_back_what_batches_have_brought(
         service.close(PATIENCE_S)
 
 
-@pytest.mark.sample("restores of a state server", 1)
 def test_a_dropped_table_is_not_served_and_can_come_back(ottla_broker: LocalBroker, tmp_path: Path) -> None:
     ottla_broker.create_topic(TOPIC)
     end = Changelog(ottla_broker).write({b"a": b"1"})
@@ -212,7 +207,6 @@ def plan_users(*columns: tuple[str, pa.DataType], time: str | None = None) -> St
     )
 
 
-@pytest.mark.sample("restores of a state server", 1)
 def test_the_table_of_a_source_topic_holds_what_its_rows_say(ottla_broker: LocalBroker, tmp_path: Path) -> None:
     # JSON keys and values of users become those of a store; what cannot be read is left out and counted. Other columns
     # make other values, so the table is made anew.

@@ -86,7 +86,6 @@ def is_all_read(broker: LocalBroker) -> bool:
     return own == counted == ends
 
 
-@pytest.mark.sample("running apps", 3)
 def test_a_table_by_another_key_goes_on_in_every_version(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -111,7 +110,6 @@ def test_a_table_by_another_key_goes_on_in_every_version(
     assert all("owner" not in json.loads(each["value"]) for each in kept if each["value"] is not None)
 
 
-@pytest.mark.sample("running apps", 3)
 def test_a_join_of_tables_writes_one_change_for_each_key_and_batch(
     spark: "SparkSession", broker: LocalBroker, tmp_path: Path
 ) -> None:

@@ -148,7 +148,6 @@ MUTANTS: dict[str, tuple[list[Patch], str]] = {
 }
 
 
-@pytest.mark.sample("bugs of the store", 1)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_simulation_finds_a_bug(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # The seeds are fixed, because the test is about what the simulation can find, not about luck.

@@ -29,7 +29,6 @@ def test_without_a_terminal_it_ends_by_itself() -> None:
     assert not Path(directory[1]).exists()
 
 
-@pytest.mark.sample("ends of a demo", 1)
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 128 + signal.SIGTERM)])
 def test_on_a_terminal_the_broker_stays_until_it_is_interrupted(number: signal.Signals, status: int) -> None:
     # It prints what to type next with the broker's address, and waits. When it ends, the broker ends too.

@@ -128,7 +128,6 @@ def test_every_command_is_found() -> None:
     assert set(DONE_WITHOUT) <= names
 
 
-@pytest.mark.sample("commands and wrong addresses", 15)
 @pytest.mark.parametrize("command", CLIENTS, ids=named)
 def test_no_broker_at_the_address(command: Command, hurried: None) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -137,7 +136,6 @@ def test_no_broker_at_the_address(command: Command, hurried: None) -> None:
     assert line == f"ottla: cannot connect to {address}: connection refused. Is a broker running there? (ottla up)"
 
 
-@pytest.mark.sample("commands and wrong addresses", 15)
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
@@ -170,7 +168,6 @@ def test_a_broker_that_answers_wrongly(answer: bytes, said: str, answering: Answ
     assert line.startswith(f"ottla: cannot connect to {address}: {said}"), line
 
 
-@pytest.mark.sample("commands and wrong addresses", 15)
 @pytest.mark.parametrize("command", CLIENTS, ids=named)
 @pytest.mark.parametrize("address", ["127.0.0.1:99999", ","])
 def test_an_invalid_address(command: Command, address: str, hurried: None) -> None:
@@ -194,7 +191,6 @@ def test_names_that_the_cluster_does_not_know(command: Command, broker: LocalBro
         assert ("broker" if command.name in ABOUT_A_BROKER else "missing") in failed(ended)
 
 
-@pytest.mark.sample("commands and wrong input", 30)
 @pytest.mark.parametrize(
     "text", ["\udcff", "a\nb", "a b", "x" * 1000, ""], ids=["bytes", "lines", "space", "long", "empty"]
 )
@@ -213,7 +209,6 @@ def numbers() -> list[tuple[Command, argparse.Action]]:
     return [(command, each) for command in COMMANDS for each in command.arguments if each.type is not None]
 
 
-@pytest.mark.sample("commands and wrong input", 30)
 @pytest.mark.parametrize(("command", "argument"), numbers(), ids=lambda each: getattr(each, "name", None) or each.dest)
 def test_wrong_numbers(command: Command, argument: argparse.Action) -> None:
     for value in WRONG_NUMBERS:
@@ -226,7 +221,6 @@ def files() -> list[tuple[Command, argparse.Action]]:
     return [(command, each) for command in COMMANDS for each in command.arguments if each.metavar in PATHS]
 
 
-@pytest.mark.sample("commands and wrong input", 30)
 @pytest.mark.parametrize(("command", "argument"), files(), ids=lambda each: getattr(each, "name", None) or each.dest)
 def test_files_that_cannot_be_read(
     command: Command, argument: argparse.Action, broker: LocalBroker, tmp_path: Path
@@ -250,7 +244,6 @@ def test_files_that_cannot_be_read(
         assert path in failed(run([*line, *bootstrap])), path
 
 
-@pytest.mark.sample("commands and wrong input", 30)
 @pytest.mark.parametrize("command", WITH_A_BROKER, ids=named)
 def test_input_that_is_no_text(command: Command, broker: LocalBroker) -> None:
     """Commands that read standard input report what is wrong with it; the others ignore it."""

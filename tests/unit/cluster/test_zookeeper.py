@@ -263,7 +263,6 @@ def test_an_expired_session(zookeeper: str) -> None:
     run(main())
 
 
-@pytest.mark.sample("failures of ZooKeeper", 1)
 def test_zookeeper_is_killed_and_comes_back(own_zookeeper: ZooKeeperServer) -> None:
     """Changes fail in their time meanwhile; afterwards everything goes on by itself, and each change counts once."""
 
@@ -291,7 +290,6 @@ def test_zookeeper_is_killed_and_comes_back(own_zookeeper: ZooKeeperServer) -> N
     run(main())
 
 
-@pytest.mark.sample("failures of ZooKeeper", 1)
 def test_one_of_three_servers_is_killed(ensemble: list[ZooKeeperServer]) -> None:
     """Changes go on; each counts once."""
 
@@ -321,7 +319,6 @@ def test_zookeeper_cannot_be_reached() -> None:
     run(main())
 
 
-@pytest.mark.sample("failures of ZooKeeper", 1)
 def test_zookeeper_is_paused_for_longer_than_the_sessions(own_zookeeper: ZooKeeperServer) -> None:
     """Sessions may have expired when it goes on. Every broker comes back by itself, and each change counts once."""
 

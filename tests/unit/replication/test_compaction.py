@@ -136,7 +136,6 @@ def test_the_dirtiest_log_comes_first_and_how_far_it_came_is_kept_over_a_restart
     run(work)
 
 
-@pytest.mark.sample("cuts of a log that is compacted", 1)
 @pytest.mark.parametrize("cut", ["truncate", "drop", "both"])
 def test_a_log_that_is_cut_at_any_moment_is_let_go_of(cut: str) -> None:
     # Before any step of the work or of a swap: what was cut off never comes back, what was not stays.
@@ -343,7 +342,6 @@ def test_a_broker_that_stops_in_the_middle_stops_cleanly() -> None:
     run(work)
 
 
-@pytest.mark.sample("crashes of a broker that compacts", 1)
 @pytest.mark.parametrize("power_cut", [False, True])
 def test_a_broker_that_crashes_while_it_compacts_finds_everything_again(power_cut: bool) -> None:
     # With all that is around a log: a crash in some of the operations, and twice over the same segments.

@@ -122,7 +122,6 @@ def windows_of(table: Table) -> dict[tuple[str, int], int]:
     return {(shop, to_ms(start)): value["total"] for (shop, start, _), value in table.items()}
 
 
-@pytest.mark.sample("cuts of streams", 10)
 def test_columns_and_functions(app: App, split: int) -> None:
     events = app.stream("events", key="string", value=EVENT)
     dear = events.filter(F.col("amount") > 5).with_columns(twice=F.col("amount") * 2)
@@ -137,7 +136,6 @@ def test_columns_and_functions(app: App, split: int) -> None:
     assert found == Counter((row["key"], row["amount"] * 2, row["_timestamp"]) for row in expected)
 
 
-@pytest.mark.sample("cuts of streams", 10)
 def test_built_in_aggregates_behind_an_exchange(app: App, split: int) -> None:
     events = app.stream("events", key="string", value=EVENT)
     events.group_by("shop").agg(
@@ -158,7 +156,6 @@ def test_built_in_aggregates_behind_an_exchange(app: App, split: int) -> None:
         assert test.query("shops").get("x") == {"shop": "x", **expected["x"]}
 
 
-@pytest.mark.sample("cuts of streams", 10)
 def test_functions_see_the_rows_of_a_key_in_order(app: App, split: int) -> None:
     events = app.stream("events", key="string", value=EVENT)
     events.group_by_key().reduce(
@@ -184,7 +181,6 @@ def test_functions_see_the_rows_of_a_key_in_order(app: App, split: int) -> None:
         assert test.table("shops") == {key: {"shops": text} for key, text in shops.items()}
 
 
-@pytest.mark.sample("cuts of streams", 10)
 def test_merged_and_repartitioned_streams(app: App, split: int) -> None:
     one, other = (app.stream(topic, key="string", value=EVENT) for topic in ("one", "other"))
     merged = one.filter("amount > 0").merge(other)
@@ -197,7 +193,6 @@ def test_merged_and_repartitioned_streams(app: App, split: int) -> None:
         assert test.table("counts") == {shop: {"count": count} for shop, count in expected.items()}
 
 
-@pytest.mark.sample("cuts of streams", 10)
 @pytest.mark.parametrize(("size", "advance"), [(5_000, 5_000), (6_000, 2_000)])
 def test_windows_that_are_updated(app: App, split: int, size: int, advance: int) -> None:
     events = app.stream("events", key="string", value=EVENT)
@@ -211,7 +206,6 @@ def test_windows_that_are_updated(app: App, split: int, size: int, advance: int)
         assert len(test.read("late")) == late
 
 
-@pytest.mark.sample("cuts of streams", 10)
 @pytest.mark.parametrize(("size", "advance"), [(5_000, 5_000), (6_000, 2_000)])
 def test_windows_that_come_out_once(app: App, split: int, size: int, advance: int) -> None:
     events = app.stream("events", key="string", value=EVENT)
@@ -246,7 +240,6 @@ def sessions_of(rows: Sequence[Row], gap: int) -> dict[tuple[str, int, int], int
     return found
 
 
-@pytest.mark.sample("cuts of streams", 10)
 @pytest.mark.parametrize("emit", ["update", "final"])
 def test_sessions(app: App, split: int, emit: str) -> None:
     events = app.stream("events", key="string", value=EVENT)
@@ -268,7 +261,6 @@ def test_sessions(app: App, split: int, emit: str) -> None:
             assert len(test.read("totals")) == len(table)
 
 
-@pytest.mark.sample("cuts of streams", 10)
 def test_tables_filtered_and_mapped(app: App, split: int) -> None:
     users = app.table("users", key="string", value=EVENT)
     users.filter("amount > 8").with_columns(twice="amount * 2").to("columns")
@@ -288,7 +280,6 @@ def test_tables_filtered_and_mapped(app: App, split: int) -> None:
         )
 
 
-@pytest.mark.sample("cuts of streams", 10)
 def test_streams_as_tables(app: App, split: int) -> None:
     app.stream("events", key="string", value=EVENT).to_table(name="newest").to("out")
     changes = make_changes(Random(split))
@@ -297,7 +288,6 @@ def test_streams_as_tables(app: App, split: int) -> None:
         assert test.table("out") == newest(changes)
 
 
-@pytest.mark.sample("cuts of streams", 10)
 @pytest.mark.parametrize("is_filtered", [False, True])
 def test_grouped_tables(app: App, split: int, is_filtered: bool) -> None:
     """A change takes the old value away from its group. A group that has become empty stays, as in Kafka Streams. One
@@ -330,7 +320,6 @@ def test_grouped_tables(app: App, split: int, is_filtered: bool) -> None:
         assert test.table("shops") == {shop: {"rows": 0, "total": None} for shop in shops}
 
 
-@pytest.mark.sample("cuts of streams", 10)
 @pytest.mark.parametrize("how", ["inner", "left", "outer"])
 def test_tables_with_tables(app: App, split: int, how: str) -> None:
     """Topics with different numbers of partitions are brought together."""
@@ -354,7 +343,6 @@ def test_tables_with_tables(app: App, split: int, how: str) -> None:
         }
 
 
-@pytest.mark.sample("cuts of streams", 10)
 @pytest.mark.parametrize("how", ["inner", "left"])
 def test_streams_with_a_table_that_rests(app: App, split: int, how: str) -> None:
     """What a row meets depends on when it comes, so the table is there before the stream."""
@@ -377,7 +365,6 @@ def test_streams_with_a_table_that_rests(app: App, split: int, how: str) -> None
     )
 
 
-@pytest.mark.sample("cuts of streams", 10)
 @pytest.mark.parametrize("how", ["inner", "left"])
 def test_streams_with_streams(app: App, split: int, how: str) -> None:
     left, right = (app.stream(topic, key="string", value=EVENT) for topic in ("left", "right"))
@@ -405,7 +392,6 @@ def test_streams_with_streams(app: App, split: int, how: str) -> None:
     assert found == Counter(pairs)
 
 
-@pytest.mark.sample("cuts of streams", 10)
 @pytest.mark.parametrize("how", ["inner", "left"])
 def test_tables_with_tables_by_a_foreign_key(app: App, split: int, how: str) -> None:
     """Both tables change all the time, and answers cross changes on their way."""
@@ -426,7 +412,6 @@ def test_tables_with_tables_by_a_foreign_key(app: App, split: int, how: str) -> 
         assert len(test.query("view").all()) == len(test.table("out"))
 
 
-@pytest.mark.sample("cuts of streams", 10)
 def test_a_foreign_key_join_of_an_aggregate_that_is_grouped_again(app: App, split: int) -> None:
     """The left side is an aggregate, and the result is grouped by a column of the right side."""
     events = app.stream("events", key="string", value=EVENT)
@@ -459,7 +444,6 @@ class Runs(Processor):
         self.total.clear()
 
 
-@pytest.mark.sample("cuts of streams", 10)
 def test_processors_with_state_and_timers(app: App, split: int) -> None:
     """Rows of a key are in order, so what a timer sees does not depend on the cuts."""
     events = app.stream("events", key="string", value=EVENT)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.conftest import TESTS
+from tests.costs import TESTS
 from tests.distribution import FILES, FIXTURES, GROUPS, group_of, read_groups, write_groups
 
 

@@ -43,7 +43,6 @@ def read_or_refuse(message_class: type[Message], version: int, data: bytes) -> N
     assert schema.encode(message_class, version, again) == encoded  # the messages could differ in a NaN
 
 
-@pytest.mark.sample("damaged messages", 60)
 @every_class
 def test_damaged_and_random_bytes(message_class: type[Message], seed: int) -> None:
     """Damaged copies of valid messages and plain noise are read or refused, nothing else."""
@@ -56,7 +55,6 @@ def test_damaged_and_random_bytes(message_class: type[Message], seed: int) -> No
             read_or_refuse(message_class, version, source.randbytes(source.randint(0, 60)))
 
 
-@pytest.mark.sample("truncated messages", 60)
 @every_class
 def test_truncated_bytes_are_refused(message_class: type[Message], seed: int) -> None:
     """No message may end early, wherever the bytes stop, and none may have further bytes."""
@@ -92,7 +90,6 @@ def _with(message_class: type[Message], name: str, value: Any) -> Message:
     return message
 
 
-@pytest.mark.sample("memory of messages", 30)
 @pytest.mark.parametrize("api", apis(), ids=lambda each: each.name)
 def test_memory_is_a_small_multiple_of_the_input(api: Api) -> None:
     """The smallest request that makes the most objects: the cost of a byte is bounded."""

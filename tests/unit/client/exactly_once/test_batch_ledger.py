@@ -70,7 +70,6 @@ def model(batches: int) -> dict[int, list[bytes]]:
 
 
 @pytest.mark.parametrize("sends_before", [False, True], ids=["before", "after"])
-@pytest.mark.sample("deaths of drivers", 1)
 def test_a_driver_that_dies_at_any_request_leaves_every_batch_exactly_once(
     ottla_broker: LocalBroker, settings: Settings, protocol: int, sends_before: bool
 ) -> None:

@@ -101,7 +101,6 @@ def run(
     return found
 
 
-@pytest.mark.sample("table joins beside a model", 3)
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("size", ["one row per batch", "random cuts"])
 def test_every_change_is_the_one_of_kafka_streams(how: str, size: str, seed: int) -> None:
@@ -113,7 +112,6 @@ def test_every_change_is_the_one_of_kafka_streams(how: str, size: str, seed: int
         assert [simplify(row) for row in found] == model(how, events)
 
 
-@pytest.mark.sample("table joins beside a model", 3)
 @pytest.mark.parametrize("how", HOWS)
 def test_tables_with_a_changelog_of_their_own_end_the_same(how: str, seed: int) -> None:
     # Their own steps have written the whole batch before the join runs, and the join still sees each value in its time.
@@ -127,7 +125,6 @@ def test_tables_with_a_changelog_of_their_own_end_the_same(how: str, seed: int) 
         assert ends[0] == ends[1]
 
 
-@pytest.mark.sample("table joins beside a model", 3)
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("is_source", [True, False])
 def test_the_newest_changes_alone_end_the_same(how: str, is_source: bool, seed: int) -> None:
@@ -147,7 +144,6 @@ def test_the_newest_changes_alone_end_the_same(how: str, is_source: bool, seed: 
         assert final == wanted
 
 
-@pytest.mark.sample("table joins beside a model", 3)
 @pytest.mark.parametrize("how", HOWS)
 def test_a_single_change_of_a_batch_is_always_the_newest(how: str, seed: int) -> None:
     events = random_events(Random(seed))

@@ -46,7 +46,6 @@ class FakeSession:
             raise RetriableError("the connection is lost")
 
 
-@pytest.mark.sample("messages of JMS", 1)
 @pytest.mark.parametrize("consumers", [1, 3])
 def test_each_message_is_written_once(seed: int, consumers: int) -> None:
     """Connections, acknowledgements and transactions fail at random, and drivers die."""

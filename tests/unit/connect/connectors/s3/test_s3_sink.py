@@ -107,7 +107,6 @@ STEPS = range(1, 28)
 
 @pytest.mark.parametrize("event", ["before-send.s3", "response-received.s3"])
 @pytest.mark.parametrize("is_killed", [True, False])
-@pytest.mark.sample("deaths of a writer to S3", 1)
 def test_a_writer_may_die_at_every_request(server: str, event: str, is_killed: bool) -> None:
     """Die, or lose the connection, before or after the n-th request; then another writer goes on. Each row is in one
     object, and no upload is left."""
