@@ -305,7 +305,7 @@ def measure_floods(broker: AnyBroker, size: Size) -> Values:
                 beside = measure_requests(broker, size.seconds, caller, topic)
                 rate = (count.value - before) / (time.perf_counter() - began)
             values |= compare_latencies(name, alone, beside)
-            values[Row(f"flood of {name}", "per s", more_is_better=True)] = rate
+            values[Row(f"what a flood of {name} gets through", "per s", more_is_better=False)] = rate
     caller.close()
     return values
 

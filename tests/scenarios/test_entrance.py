@@ -31,7 +31,7 @@ from tests.clients.secured import ALICE, PASSWORD, Certificates, port_of, secure
 from tests.patience import PATIENCE_S
 from tests.raw_client import RawClient
 from tests.scenarios.every_request import ask_until_settled
-from tests.scenarios.test_authentication import connect, log_in
+from tests.scenarios.test_authentication import begin, connect, log_in
 
 LISTENERS = ("SASL_SSL", "SASL_PLAINTEXT", "SSL", "PLAINTEXT")
 
@@ -124,6 +124,35 @@ def test_handshakes_wait_for_their_turn(
     for listener in ("SSL", "SASL_SSL"):
         TlsClient(broker, certificates, listener).close()
     assert turns == ["127.0.0.1"] * 2
+
+
+def test_a_handshake_is_used_by_a_login_or_a_request(
+    broker: LocalBroker, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whoever does neither has few handshakes: one that is whole costs the broker as much as one that is broken off.
+    used: list[str] = []
+    monkeypatch.setattr(Turns, "note_use", lambda self, address: used.append(address))
+    alice = certificates.write("alice.pem", certificates.issue("alice", is_server=False).pem)
+    for listener, own in (("SSL", None), ("MUTUAL", alice)):
+        TlsClient(broker, certificates, listener, own).close()
+        with TlsClient(broker, certificates, listener, own) as client:
+            assert not used
+            for _ in range(3):
+                client.request(ApiVersionsRequest(), 0)
+            assert used == ["127.0.0.1"]
+        used.clear()
+    for password, uses in (("wrong", 0), (PASSWORD, 1)):
+        with TlsClient(broker, certificates, "SASL_SSL") as client:
+            client.request(ApiVersionsRequest(), 0)
+            assert not used
+            log_in(client, password=password)
+            assert len(used) == uses
+    with TlsClient(broker, certificates, "SASL_SSL") as client:  # version 0 of the handshake, with a bare token
+        assert begin(client, version=0) == ErrorCode.NONE
+        token = f"\0{ALICE}\0{PASSWORD}".encode()
+        client.send(struct.pack(">i", len(token)) + token)
+        assert client.read_frame() == b""
+        assert len(used) == 2
 
 
 def test_a_connection_has_one_guess(broker: LocalBroker) -> None:

@@ -25,7 +25,7 @@ from tests.scenarios.memory import read_peak_kilobytes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process as Linux has it")
 
-ROUNDS = sample_size(3, 100)
+ROUNDS = sample_size(3, 25)
 CROWD = 100
 GROWTH_KB_MAX = 60_000
 

@@ -24,7 +24,7 @@ from ottla.server.traffic import Traffic
 from ottla.wire.receiving import NO_BYTES, SIZE, UnfinishedFrame
 
 if TYPE_CHECKING:
-    from ottla.server.entrance import Entrance, Guard
+    from ottla.server.entrance import Entrance, Guard, Newcomer
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Connection(asyncio.BufferedProtocol):
         self._offload = offload
         self._listener = listener
         self._entrance = entrance
-        self._guard: Guard | None = None
+        self._guard: Guard | Newcomer | None = None
         self._header = b""  # the first bytes of a size that has not arrived completely
         self._input = NO_BYTES  # bytes that arrived and have not been handled, from _position on
         self._position = 0

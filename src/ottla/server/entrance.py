@@ -7,7 +7,7 @@ then the connection is closed. After it, the guard lets everything pass until th
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.call import Answer, Client, CloseConnection, Dispatch, Frame, OwnedCoroutine, Result
 from ottla.observability.metrics import LoginMeter
@@ -16,6 +16,9 @@ from ottla.security.listener import ListenerSecurity
 from ottla.security.names import NoMatchingRule
 from ottla.security.sasl import Identity, SaslSession
 from ottla.server.traffic import Traffic
+
+if TYPE_CHECKING:
+    from ottla.server.hellos import Turns
 
 AUTHENTICATION_S = 30.0
 """Time for a client to authenticate."""
@@ -37,17 +40,23 @@ class Guarded(Protocol):
 class Entrance:
     def __init__(self, security: ListenerSecurity, authentication_s: float = AUTHENTICATION_S) -> None:
         self.security = security
-        self._authentication_s = authentication_s
+        self.authentication_s = authentication_s
         self.logins = LoginMeter()
+        self.turns: Turns | None = None
+        """If the listener has TLS: the turns of handshakes. Whoever uses its handshake gives its turn back."""
 
     def enter(
         self, connection: Guarded, transport: asyncio.BaseTransport, traffic: Traffic, dispatch: Dispatch
-    ) -> "Guard | None":
-        """Learn who the client is. Returns its guard, if it has to authenticate; CloseConnection if it is nobody."""
+    ) -> "Guard | Newcomer | None":
+        """Learn who the client is. CloseConnection if it is nobody.
+
+        Returns what stands between the client and dispatch: its guard if it has to authenticate, or what waits for the
+        first request of a client with TLS.
+        """
         session = self.security.begin_session(traffic.loop.time)
         if session is not None:
             connection.client.sasl = session
-            return Guard(connection, session, traffic, dispatch, self._authentication_s, self.logins)
+            return Guard(connection, session, traffic, dispatch, self)
         tls = transport.get_extra_info("ssl_object")
         try:
             connection.client.principal = self.security.identify(tls.getpeercert(True) if tls is not None else None)
@@ -55,13 +64,36 @@ class Entrance:
             self.logins.failed += 1
             raise CloseConnection(str(error)) from None
         self.logins.successful += 1
-        return None
+        return None if self.turns is None else Newcomer(connection.address, self.turns, dispatch)
+
+
+class Newcomer:
+    """A client with TLS and without SASL, which uses its handshake with its first request."""
+
+    __slots__ = ("_address", "_dispatch", "_turns")
+
+    def __init__(self, address: str, turns: "Turns", dispatch: Dispatch) -> None:
+        self._address = address
+        self._turns: Turns | None = turns
+        self._dispatch = dispatch
+
+    def leave(self) -> None:
+        """The connection is closed."""
+
+    def limit_frame(self, limit: int) -> int:
+        return limit
+
+    def __call__(self, client: Client, frame: Frame) -> Result:
+        if self._turns is not None:
+            self._turns.note_use(self._address)
+            self._turns = None
+        return self._dispatch(client, frame)
 
 
 class Guard:
     """Stands between a connection and dispatch."""
 
-    __slots__ = ("_connection", "_dispatch", "_logins", "_session", "_timer", "_traffic")
+    __slots__ = ("_connection", "_dispatch", "_entrance", "_session", "_timer", "_traffic")
 
     def __init__(
         self,
@@ -69,15 +101,14 @@ class Guard:
         session: SaslSession,
         traffic: Traffic,
         dispatch: Dispatch,
-        authentication_s: float,
-        logins: LoginMeter,
+        entrance: Entrance,
     ) -> None:
         self._connection: Guarded | None = connection
         self._session = session
         self._traffic = traffic
         self._dispatch = dispatch
-        self._logins = logins
-        self._timer: asyncio.TimerHandle | None = traffic.loop.call_later(authentication_s, self._give_up)
+        self._entrance = entrance
+        self._timer: asyncio.TimerHandle | None = traffic.loop.call_later(entrance.authentication_s, self._give_up)
 
     def leave(self) -> None:
         """The connection is closed."""
@@ -94,7 +125,7 @@ class Guard:
         if session.identity is not None and not session.is_raw:
             if key not in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
                 if session.expires_at_s is not None and session.has_expired:
-                    self._logins.expired += 1
+                    self._entrance.logins.expired += 1
                     raise CloseConnection("its session has expired (connections.max.reauth.ms)")
                 return self._dispatch(client, frame)
             return self._authenticate(client, frame)
@@ -126,11 +157,10 @@ class Guard:
             if self._connection is not None:
                 self._connection.drain()
         elif self._session.identity is not None:
-            self._stop_timer()
             if before is None:
-                self._logins.successful += 1
+                self._let_in()
             elif self._session.identity is not before:
-                self._logins.successful_again += 1
+                self._entrance.logins.successful_again += 1
         settled: Answer = answer
         return settled
 
@@ -144,13 +174,18 @@ class Guard:
         if self._session.identity is not None and not self._session.is_raw:
             client.principal = self._session.identity.principal
             client.allowed.clear()
-            self._stop_timer()
-            self._logins.successful += 1
+            self._let_in()
         return [answer]
+
+    def _let_in(self) -> None:
+        self._stop_timer()
+        self._entrance.logins.successful += 1
+        if self._entrance.turns is not None and self._connection is not None:
+            self._entrance.turns.note_use(self._connection.address)
 
     async def _refuse(self, reason: str) -> Answer:
         self._session.has_failed = True
-        self._logins.failed += 1
+        self._entrance.logins.failed += 1
         if self._connection is not None:
             self._traffic.warn(f"closed the connection of {self._connection.address}: {reason}")
         await self._delay()
@@ -158,9 +193,9 @@ class Guard:
 
     def _note_failure(self) -> None:
         if self._session.identity is None:
-            self._logins.failed += 1
+            self._entrance.logins.failed += 1
         else:
-            self._logins.failed_again += 1
+            self._entrance.logins.failed_again += 1
         connection = self._connection
         if connection is not None:
             where = f"{connection.address} at {connection.client.listener}"

@@ -247,7 +247,6 @@ class TlsListener:
             handshake = Handshake(accepted, self._handshakes)
             assert self._security.context is not None
             await handshake.finish(self._factory(), self._security.context)
-            self._handshakes.turns.finish(address)
         except asyncio.CancelledError:
             self._note_failure(address, "it took too long")
         except OSError as error:

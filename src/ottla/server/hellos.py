@@ -2,9 +2,11 @@
 
 The answer costs half a millisecond, in a thread (`handshakes.py`), and as much for everything around it, on the event
 loop. So a handshake begins when its ClientHello has arrived as a whole, and one at a time: while its answer is
-made, the loop is there for everybody else. Addresses take turns: one that floods waits for itself. An address whose
-clients get answers and do not go on has few turns, whoever else waits: an answer costs the broker much more than a
-ClientHello costs the client.
+made, the loop is there for everybody else. Addresses take turns: one that floods waits for itself.
+
+A client uses its handshake when it authenticates, or sends a request to a listener at which nobody has to. An address
+whose clients do not use their handshakes has few turns, whoever else waits: a handshake takes more of the broker's time
+than twenty small requests.
 
     record       type (22), version (2 bytes), size (2 bytes), content
     ClientHello  type (1), size (3 bytes), ...; it may be spread over several records
@@ -23,10 +25,10 @@ LOOK_AGAIN_S = 0.02
 _LEFT = getattr(select, "POLLRDHUP", select.POLLHUP)
 """What poll tells of a client that has left, besides errors. On Linux it is enough that the client sends no more."""
 
-UNFINISHED_MAX = 100
-"""Handshakes of one address that have been answered and that the client has not finished. Others of it wait."""
-FORGIVEN_PER_S = 20
-"""Unfinished handshakes of an address that no longer count, per second."""
+UNUSED_MAX = 50
+"""Handshakes of one address that have been answered and that their clients have not used. Others of it wait."""
+FORGIVEN_PER_S = 10
+"""Unused handshakes of an address that no longer count, per second."""
 
 
 def is_whole(data: bytes) -> bool:
@@ -105,8 +107,8 @@ def is_there(accepted: socket.socket) -> bool:
     return not poll.poll(0)
 
 
-class Unfinished:
-    """How many handshakes of each address have been answered and are not finished, less what has been forgiven."""
+class Unused:
+    """How many handshakes of each address have been answered and not used, less what has been forgiven."""
 
     def __init__(self) -> None:
         self._counts: dict[str, tuple[float, float]] = {}
@@ -135,13 +137,13 @@ class Turns:
     """Who may begin a handshake next."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.unfinished = Unfinished()
+        self.unused = Unused()
         self._loop = loop
         self._waiting: dict[str, deque[tuple[asyncio.Future[None], socket.socket]]] = {}
-        """Address -> those of it that wait. The first address has the next turn."""
+        """Address -> those of it that wait, the oldest first. The first address has the next turn."""
         self._is_busy = False
         self._later: asyncio.TimerHandle | None = None
-        """When all addresses that wait have too many unfinished handshakes."""
+        """When all addresses that wait have too many unused handshakes."""
 
     async def wait(self, address: str, accepted: socket.socket) -> None:
         """Return when it is the turn of a handshake of this address. ConnectionError if the client leaves before."""
@@ -162,12 +164,13 @@ class Turns:
         self._is_busy = address is not None
         if address is None:
             return
-        turns = self._waiting.pop(address)
-        turn, accepted = turns.popleft()
+        now, turns = self._loop.time(), self._waiting.pop(address)
+        is_near_limit = self.unused.find(address, now) > UNUSED_MAX / 2
+        turn, accepted = turns.pop() if is_near_limit else turns.popleft()  # the oldest are about to be given up
         if turns:
             self._waiting[address] = turns  # behind the others
         if is_there(accepted):
-            self.unfinished.change(address, 1, self._loop.time())
+            self.unused.change(address, 1, now)
             turn.set_result(None)
         else:
             turn.set_exception(ConnectionResetError("the client has left"))
@@ -182,9 +185,11 @@ class Turns:
         for address, turns in list(self._waiting.items()):
             while turns and turns[0][0].done():  # given up meanwhile
                 turns.popleft()
+            while turns and turns[-1][0].done():
+                turns.pop()
             if not turns:
                 del self._waiting[address]
-            elif self.unfinished.find(address, now) < UNFINISHED_MAX:
+            elif self.unused.find(address, now) < UNUSED_MAX:
                 return address
         if self._waiting:
             self._later = self._loop.call_later(1 / FORGIVEN_PER_S, self._next)
@@ -194,8 +199,8 @@ class Turns:
         """The handshake whose turn it is has answered its client, or has failed."""
         self._loop.call_soon(self._next)
 
-    def finish(self, address: str) -> None:
-        """A client has finished the handshake for which it had a turn."""
-        self.unfinished.change(address, -1, self._loop.time())
+    def note_use(self, address: str) -> None:
+        """A client has used the handshake for which it had a turn."""
+        self.unused.change(address, -1, self._loop.time())
         if self._later is not None:
             self._next()

@@ -91,6 +91,7 @@ class Server:
 
         if self._handshakes is None:
             self._handshakes = Handshakes(self.traffic, self._offload)
+        entrance.turns = self._handshakes.turns
         return TlsListener(bound, factory, entrance.security, self._handshakes, BACKLOG, entrance.logins)
 
     async def open(self) -> None:

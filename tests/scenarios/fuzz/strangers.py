@@ -78,14 +78,23 @@ def secured_up(directory: Path) -> Iterator[tuple[OttlaUp, dict[str, int]]]:
 class Stranger(RawClient):
     """A client of a listener with SASL, over TLS if the listener has it. It trusts anybody."""
 
-    def __init__(self, target: Target, listener: str) -> None:
-        super().__init__(target.host, target.ports[listener], "stranger", TIMEOUT_S)
+    def __init__(self, random: Random, target: Target, listener: str) -> None:
+        super().__init__(target.host, target.ports[listener], "stranger", TIMEOUT_S, pick_source(random))
         if listener in TLS:
             try:
                 self._socket: socket.socket = trust_anybody().wrap_socket(self._socket)
             except OSError:
                 self.close()
                 raise
+
+
+def pick_source(random: Random) -> str:
+    """An address of this machine, as Linux has them: one address has few TLS handshakes without a login."""
+    return f"127.{random.randrange(1, 255)}.{random.randrange(1, 255)}.{random.randrange(1, 255)}"
+
+
+def connect(random: Random, target: Target, listener: str) -> socket.socket:
+    return socket.create_connection((target.host, target.ports[listener]), TIMEOUT_S, (pick_source(random), 0))
 
 
 def trust_anybody() -> ssl.SSLContext:
@@ -131,7 +140,7 @@ def damaged_hellos(random: Random, target: Target) -> None:
     """ClientHellos with damage, cut off, or with random records behind them."""
     hello = make_client_hello()
     for damaged in mutants(random, hello, 5):
-        with socket.create_connection((target.host, target.ports[random.choice(TLS)]), TIMEOUT_S) as stranger:
+        with connect(random, target, random.choice(TLS)) as stranger:
             stranger.sendall(damaged)
             if random.random() < 0.5:
                 kind, size = random.randrange(18, 26), random.randrange(300)
@@ -146,8 +155,7 @@ def half_handshakes(random: Random, target: Target) -> None:
     hello = make_client_hello()
     with ExitStack() as crowd:
         for _ in range(random.randrange(1, 40)):
-            address = (target.host, target.ports[random.choice(TLS)])
-            stranger = crowd.enter_context(socket.create_connection(address, TIMEOUT_S))
+            stranger = crowd.enter_context(connect(random, target, random.choice(TLS)))
             stranger.sendall(hello[: random.choice((0, 1, 5, len(hello) // 2, len(hello)))])
             stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, ABORT)
         time.sleep(HELD_S)
@@ -156,7 +164,7 @@ def half_handshakes(random: Random, target: Target) -> None:
 def other_protocols(random: Random, target: Target) -> None:
     """PROXY, HTTP, SSH, TLS where there is none, Kerberos without a handshake."""
     for listener in (*SASL, "SSL", "MUTUAL"):
-        with socket.create_connection((target.host, target.ports[listener]), TIMEOUT_S) as stranger:
+        with connect(random, target, listener) as stranger:
             greeting = random.choice(OTHER_PROTOCOLS)
             stranger.sendall(greeting + random.randbytes(random.choice((0, 20, 3000))))
             stranger.shutdown(socket.SHUT_WR)
@@ -176,11 +184,11 @@ def damaged_requests(random: Random, target: Target) -> None:
     ]
     for message, version in kinds:
         valid = frames.encode_request(message, version, 1, "stranger")[4:]
-        with Stranger(target, random.choice(SASL)) as stranger:
+        with Stranger(random, target, random.choice(SASL)) as stranger:
             for damaged in mutants(random, valid, 2):
                 stranger.send_frame(damaged)
             must_stay_out(stranger)
-    with Stranger(target, random.choice(SASL)) as stranger:
+    with Stranger(random, target, random.choice(SASL)) as stranger:
         stranger.send(build_valid_frame(random, target))
         must_stay_out(stranger)
 
@@ -195,7 +203,7 @@ def wrong_tokens(random: Random, target: Target) -> None:
         if damaged == valid:
             continue
         version = random.randrange(2)
-        with Stranger(target, random.choice(SASL)) as stranger:
+        with Stranger(random, target, random.choice(SASL)) as stranger:
             assert stranger.request(SaslHandshakeRequest(mechanism=mechanism), version).error_code == 0
             for _ in range(random.randrange(1, 3)):
                 if version == 0:
@@ -207,7 +215,7 @@ def wrong_tokens(random: Random, target: Target) -> None:
 
 def wrong_order(random: Random, target: Target) -> None:
     """Handshakes, tokens and other requests in any order, all sent at once."""
-    with Stranger(target, random.choice(SASL)) as stranger:
+    with Stranger(random, target, random.choice(SASL)) as stranger:
         for _ in range(random.randrange(2, 8)):
             mechanism = random.choice((*MECHANISMS, "GSSAPI", "", "plain"))
             choice = random.randrange(4)

@@ -21,10 +21,10 @@ from ottla.server.handshakes import Handshakes, TlsListener
 from ottla.server.hellos import (
     FORGIVEN_PER_S,
     HELLO_BYTES_MAX,
-    UNFINISHED_MAX,
+    UNUSED_MAX,
     Pace,
     Turns,
-    Unfinished,
+    Unused,
     is_whole,
     wait_for_hello,
 )
@@ -277,8 +277,8 @@ def test_a_crowd_that_leaves_at_once_is_dealt_with_one_by_one() -> None:
     run(main())
 
 
-def test_who_does_not_finish_handshakes_has_few_turns() -> None:
-    # An answer costs the broker a signature. One that is finished gives its turn back; others are forgiven with time.
+def test_who_does_not_use_handshakes_has_few_turns() -> None:
+    # A handshake costs the broker a signature. Use gives its turn back; others are forgiven with time.
     async def main() -> None:
         turns, (here, peer) = Turns(asyncio.get_running_loop()), socket.socketpair()
         begun: list[str] = []
@@ -289,17 +289,17 @@ def test_who_does_not_finish_handshakes_has_few_turns() -> None:
             turns.end()
 
         async def let_all_begin() -> None:
-            for _ in range(5 * UNFINISHED_MAX):
+            for _ in range(5 * UNUSED_MAX):
                 await asyncio.sleep(0)
 
         now = asyncio.get_running_loop().time()
-        turns.unfinished.change("flood", UNFINISHED_MAX + FORGIVEN_PER_S * round(PATIENCE_S), now)
+        turns.unused.change("flood", UNUSED_MAX + FORGIVEN_PER_S * round(PATIENCE_S), now)
         flood = [asyncio.create_task(begin("flood")) for _ in range(5)]
         others = [asyncio.create_task(begin(address)) for address in ("a", "b", "a")]
         await let_all_begin()
         assert begun == ["a", "b", "a"]
-        turns.unfinished.change("flood", -FORGIVEN_PER_S * round(PATIENCE_S) - 3, now)
-        turns.finish("flood")
+        turns.unused.change("flood", -FORGIVEN_PER_S * round(PATIENCE_S) - 3, now)
+        turns.note_use("flood")
         await let_all_begin()
         assert begun.count("flood") >= 4
         await asyncio.gather(*flood, *others)  # the last is forgiven without any word of a client
@@ -309,18 +309,47 @@ def test_who_does_not_finish_handshakes_has_few_turns() -> None:
     run(main())
 
 
-def test_unfinished_handshakes_are_forgiven_and_forgotten() -> None:
-    unfinished = Unfinished()
+def test_unused_handshakes_are_forgiven_and_forgotten() -> None:
+    unused = Unused()
     for number in range(1000):
-        unfinished.change(f"address {number}", 1, 100.0)
-    assert len(unfinished) == 1000
-    unfinished.change("flood", UNFINISHED_MAX, 100.0)
-    assert unfinished.find("flood", 101.0) == UNFINISHED_MAX - FORGIVEN_PER_S
-    unfinished.change("flood", -1, 101.0)
-    assert unfinished.find("flood", 101.0) == UNFINISHED_MAX - FORGIVEN_PER_S - 1
-    assert len(unfinished) == 1  # the others have been forgiven all they had
-    unfinished.change("flood", -1, 200.0)
-    assert len(unfinished) == 0
+        unused.change(f"address {number}", 1, 100.0)
+    assert len(unused) == 1000
+    unused.change("flood", UNUSED_MAX, 100.0)
+    assert unused.find("flood", 101.0) == UNUSED_MAX - FORGIVEN_PER_S
+    unused.change("flood", -1, 101.0)
+    assert unused.find("flood", 101.0) == UNUSED_MAX - FORGIVEN_PER_S - 1
+    assert len(unused) == 1  # the others have been forgiven all they had
+    unused.change("flood", -1, 200.0)
+    assert len(unused) == 0
+
+
+def test_of_an_address_near_its_limit_the_newest_client_is_next() -> None:
+    # Those that have waited for long are about to be given up: in order, everybody would wait until then.
+    async def main() -> None:
+        loop, (here, peer) = asyncio.get_running_loop(), socket.socketpair()
+        for unused, expected in ((0, [1, 2, 3, 4, 5]), (UNUSED_MAX - 5, [5, 4, 3, 2, 1])):
+            turns, begun = Turns(loop), list[int]()
+
+            async def begin(number: int, turns: Turns = turns, begun: list[int] = begun) -> None:
+                await turns.wait("a", here)
+                begun.append(number)
+                turns.end()
+
+            turns._is_busy = True  # until all wait
+            tasks = [asyncio.create_task(begin(number)) for number in (1, 2, 3, 4, 5)]
+            await asyncio.sleep(0)
+            turns.unused.change("a", unused, loop.time())
+            turns.end()
+            while len(begun) < len(expected):
+                await asyncio.sleep(0.001)
+            assert begun == expected
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for each in (here, peer):
+            each.close()
+
+    run(main())
 
 
 class StepCounter:
