@@ -66,8 +66,25 @@ def find_owned(metadata: bytes) -> frozenset[str] | None:
     return frozenset(owned) if isinstance(owned, list) and all(isinstance(each, str) for each in owned) else None
 
 
+def read_assignment(data: bytes) -> tuple[frozenset[str], frozenset[str]] | None:
+    """The connectors that a member gets and those that the leader knew of; None if no worker has written this."""
+    try:
+        found = json.loads(data)
+        lists = (found["connectors"], found["known"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+    if not all(isinstance(each, list) and all(isinstance(name, str) for name in each) for each in lists):
+        return None
+    connectors, known = lists
+    return frozenset(connectors), frozenset(known)
+
+
 class _Removed(Exception):
     """The group has removed this member."""
+
+
+class _BadLeader(Exception):
+    """The leader of the group has sent what no worker sends. The worker keeps what it runs."""
 
 
 class Membership:
@@ -132,7 +149,7 @@ class Membership:
                 self.trouble = None
             except _Removed:
                 self._lose_everything()
-            except (KafkaError, Unreachable) as error:
+            except (KafkaError, Unreachable, _BadLeader) as error:
                 self._report(error)
                 self._pause(RETRY_S)
                 continue
@@ -201,13 +218,15 @@ class Membership:
             self._must_join = True
             return
         self.confirmed_s = sent_s
-        found = json.loads(bytes(synced.assignment) or b"{}")
-        self.assignment = Assignment(
-            joined.generation_id,
-            joined.leader == joined.member_id,
-            frozenset(found.get("connectors", ())),
-            frozenset(found.get("known", ())),
-        )
+        found = read_assignment(bytes(synced.assignment))
+        if found is None:
+            self._must_join = True  # also a sign of life; the group is not rebalanced, for nothing has changed
+            raise _BadLeader(
+                f"its leader {joined.leader!r} is no worker of this version and assigns no connectors; "
+                "end that member, or set another group.id"
+            )
+        connectors, known = found
+        self.assignment = Assignment(joined.generation_id, joined.leader == joined.member_id, connectors, known)
         self._wake()
 
     def _ask_to_join(self) -> JoinGroupResponse:

@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Self
 
 import pytest
 
 from ottla.client.client import Client
 from ottla.connect.errors import ConnectError
+from ottla.connect.worker import membership
 from ottla.connect.worker.herder import AlreadyExists, BadRequest, ConnectorOffset, Forbidden, NotFound, TaskId
 from ottla.connect.worker.herding import WorkerHerder
 from ottla.connect.worker.membership import PROTOCOL, PROTOCOL_TYPE
@@ -18,7 +20,7 @@ from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from ottla.wire.messages.sync_group import SyncGroupRequest
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.patience import PATIENCE_S
 from tests.unit.connect.worker.fakes import SINK, SOURCE, FakePlugins, FakeRuns, FakeSink
 
@@ -57,6 +59,11 @@ class Workers:
         self.runs: list[FakeRuns] = []
 
     def add(self, **settings: str) -> WorkerHerder:
+        herder = self.start(**settings)
+        wait_until(lambda: herder.get_health().status == "healthy")
+        return herder
+
+    def start(self, **settings: str) -> WorkerHerder:
         properties = {
             "bootstrap.servers": self.bootstrap,
             "group.id": GROUP,
@@ -74,7 +81,6 @@ class Workers:
         herder.start()
         self.herders.append(herder)
         self.runs.append(runs)
-        wait_until(lambda: herder.get_health().status == "healthy")
         return herder
 
     def remove(self, number: int) -> None:
@@ -150,43 +156,109 @@ def test_a_worker_that_the_group_has_removed_stops_its_runs_before_it_joins_agai
     client.close()
 
 
-def test_a_member_that_is_no_worker_gets_nothing_and_stops_nothing(workers: Workers) -> None:
-    """The group accepts whoever names the workers' protocol. Its metadata may be anything."""
-    herder = workers.add()
-    herder.create_connector("a", SOURCE)
-    workers.wait_for(1)
-    client = Client({"bootstrap.servers": workers.bootstrap})
+class Stranger:
+    """A member of the group that is no worker. The group accepts whoever names the workers' protocol."""
 
-    def join(metadata: bytes, member: str = "") -> JoinGroupResponse:
+    def __init__(self, bootstrap: str) -> None:
+        self._client = Client({"bootstrap.servers": bootstrap})
+        self.joined = JoinGroupResponse()
+
+    def join(self, metadata: bytes) -> None:
+        """Join the group, or join it again."""
         request = JoinGroupRequest(
             group_id=GROUP,
             session_timeout_ms=PATIENCE_S * 1000,
             rebalance_timeout_ms=PATIENCE_S * 1000,
-            member_id=member,
+            member_id=self.joined.member_id,
             protocol_type=PROTOCOL_TYPE,
             protocols=[JoinGroupRequestProtocol(name=PROTOCOL, metadata=metadata)],
         )
-        answer: JoinGroupResponse = client.ask_coordinator("group", GROUP, request)
-        return answer if member else join(metadata, answer.member_id)
+        self.joined = self._client.ask_coordinator("group", GROUP, request)
+        if self.joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.join(metadata)
+        assert self.joined.error_code == ErrorCode.NONE
 
-    for metadata in (b"\xff", b"[1]", b'{"owned": 1}', b'{"owned": [["a"]]}', b"[" * 100_000):
-        joined = join(metadata)
-        assert joined.error_code == ErrorCode.NONE
-        sync = SyncGroupRequest(
+    def sync(self, assignment: bytes | None = None) -> bytes:
+        """The stranger's own assignment, after it has told, as leader, the same to all members."""
+        members = self.joined.members if assignment is not None else []
+        request = SyncGroupRequest(
             group_id=GROUP,
-            generation_id=joined.generation_id,
-            member_id=joined.member_id,
+            generation_id=self.joined.generation_id,
+            member_id=self.joined.member_id,
             protocol_type=PROTOCOL_TYPE,
             protocol_name=PROTOCOL,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=each.member_id, assignment=assignment or b"") for each in members
+            ],
         )
-        synced = client.ask_coordinator("group", GROUP, sync)
-        assert (synced.error_code, bytes(synced.assignment)) == (ErrorCode.NONE, b"")
-        gone = MemberIdentity(member_id=joined.member_id)
-        client.ask_coordinator(
-            "group", GROUP, LeaveGroupRequest(group_id=GROUP, members=[gone], member_id=joined.member_id)
-        )
-    client.close()
+        synced = self._client.ask_coordinator("group", GROUP, request)
+        assert synced.error_code == ErrorCode.NONE
+        return bytes(synced.assignment)
+
+    def lead(self, assignment: bytes, *, count: int) -> None:
+        """Rebalance the group until this many members get the assignment."""
+        while True:
+            self.join(b"")
+            assert self.joined.leader == self.joined.member_id
+            self.sync(assignment)
+            if len(self.joined.members) == count:
+                return
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        gone = MemberIdentity(member_id=self.joined.member_id)
+        request = LeaveGroupRequest(group_id=GROUP, members=[gone], member_id=self.joined.member_id)
+        self._client.ask_coordinator("group", GROUP, request)
+        self._client.close()
+
+
+def test_a_member_that_is_no_worker_gets_nothing_and_stops_nothing(workers: Workers) -> None:
+    herder = workers.add()
+    herder.create_connector("a", SOURCE)
+    workers.wait_for(1)
+    for metadata in (b"\xff", b"[1]", b'{"owned": 1}', b'{"owned": [["a"]]}', b"[" * 100_000):
+        with Stranger(workers.bootstrap) as stranger:
+            stranger.join(metadata)
+            assert stranger.sync() == b""
     herder.create_connector("b", SOURCE)
+    workers.wait_for(2)
+    assert workers.runs[0].find("a").calls == ["start"]
+    wait_until(lambda: herder.get_health().status == "healthy")
+
+
+def test_a_leader_that_is_no_worker_is_told_of_and_stops_nothing(
+    workers: Workers, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker keeps what it runs, says who leads the group instead of a worker, and goes on when that one leaves."""
+    monkeypatch.setattr(membership, "RETRY_S", 0.05)
+    with Stranger(workers.bootstrap) as stranger:
+        stranger.join(b"")
+        stranger.sync(b"")
+        herder = workers.start()
+        stranger.lead(b"", count=2)
+        wait_until(lambda: "is no worker" in herder.get_health().message)
+        assert herder.get_health().status == "starting"
+        herder.create_connector("a", SOURCE)
+        stranger.lead(b'{"connectors": ["a"], "known": ["a"]}', count=2)
+        workers.wait_for(1)
+        wait_until(lambda: herder.get_health().status == "healthy")
+        for assignment in (b"", b"\xff", b"[1]", b"{}", b'{"connectors": 1, "known": []}', b"[" * 100_000):
+            caplog.clear()
+            stranger.lead(assignment, count=2)
+            generation = stranger.joined.generation_id
+            wait_until(lambda: herder.get_health().status == "unhealthy")
+            assert f"leader {stranger.joined.member_id!r} is no worker" in herder.get_health().message
+            herder.put_config("b", SOURCE)  # a new connector, for which the worker wants a rebalance
+            for _ in range(3):
+                confirmed_s = herder._worker.group.confirmed_s
+                wait_until(lambda before_s=confirmed_s: herder._worker.group.confirmed_s != before_s)  # type: ignore[misc]
+            stranger.lead(b'{"connectors": ["a"], "known": ["a", "b"]}', count=2)
+            assert stranger.joined.generation_id == generation + 1  # the worker has made none
+            wait_until(lambda: herder.get_health().status == "healthy")
+            assert len([each for each in caplog.messages if "is no worker" in each]) == 1
+            assert not any(record.exc_info for record in caplog.records)
     workers.wait_for(2)
     assert workers.runs[0].find("a").calls == ["start"]
     wait_until(lambda: herder.get_health().status == "healthy")
