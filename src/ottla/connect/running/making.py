@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ottla.client.client import READ_COMMITTED, READ_UNCOMMITTED, Client
@@ -17,7 +17,6 @@ from ottla.connect.running.source_tasks import SourcePlan
 from ottla.connect.running.tolerance import ErrorPolicy
 from ottla.connect.running.topics import read_topic_groups
 from ottla.connect.settings.connectors import SINK_SETTINGS, SOURCE_SETTINGS
-from ottla.connect.settings.definition import Settings
 from ottla.connect.settings.parsing import parse
 from ottla.connect.worker.runs import ConnectorSpec
 from pyspark_ottla.options import RecordShape, parse_record_shape
@@ -51,14 +50,14 @@ class RunConfig:
     def read(cls, spec: ConnectorSpec, resolved: Mapping[str, str], connector_class: type[Connector]) -> "RunConfig":
         common = SOURCE_SETTINGS if issubclass(connector_class, Source) else SINK_SETTINGS
         own = connector_class.settings
-        values = parse(Settings((*common.settings, *own.settings), own.refuse), resolved)
+        values = parse(replace(own, settings=(*common.settings, *own.settings)), resolved)
         return cls(spec, resolved, values, connector_class)
 
     def list_unknown(self) -> list[str]:
         """The names of settings that have no effect, in order: nobody has declared them."""
         common = SOURCE_SETTINGS if issubclass(self.connector_class, Source) else SINK_SETTINGS
         own = self.connector_class.settings
-        known = {each.name for each in (*common.settings, *own.settings)} | own.accepted
+        known = {each.name for each in (*common.settings, *own.settings)} | own.harmless.keys() | own.accepted
         prefixes = _PREFIXES + self.connector_class.prefixes
         return sorted(name for name in self.given if name not in known and not name.startswith(prefixes))
 

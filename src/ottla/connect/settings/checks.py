@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from ottla.connect.settings.definition import Settings
+
 
 class WholeSentence(ValueError):
     """What is wrong, in a sentence that names the setting itself."""
@@ -127,13 +129,15 @@ def positive_or_default(name: str, value: Any) -> None:
         raise ValueError("Value must be positive, or -1 to use the broker's default")
 
 
-def refuse_others(
-    config: Mapping[str, Any], harmless: Mapping[str, Sequence[Any]], prefixes: Sequence[str] = ()
-) -> dict[str, Sequence[str]]:
-    """Errors for settings that others have for a connector of this name, and that are not obeyed here.
-
-    `harmless` has the values of each that change nothing. Every setting that begins with a prefix is refused.
-    """
-    refused = [name for name, right in harmless.items() if config.get(name) not in (None, "", *right)]
-    refused += [name for name in config if name.startswith(tuple(prefixes)) and name not in harmless]
-    return {name: [f"{name}={config[name]} is not supported"] for name in refused}
+def refuse_unsupported(settings: Settings, given: Mapping[str, str | None]) -> dict[str, str]:
+    """The error of each setting that others have for a connector of this name, and that cannot be obeyed here."""
+    found = {}
+    for name, text in given.items():
+        if not text or not text.strip():
+            continue
+        right = settings.harmless.get(name)
+        is_harmless = right is not None and text.strip().lower() in {each.lower() for each in right}
+        if not is_harmless and (right is not None or name.startswith(settings.refused_prefixes)):
+            reason = settings.reasons.get(name)
+            found[name] = f"{name}={text} is not supported" + (f"; {reason}" if reason else "")
+    return found

@@ -72,5 +72,12 @@ class Settings:
     settings: tuple[Setting, ...] = ()
     refuse: Callable[[Mapping[str, Any]], Mapping[str, Sequence[str]]] | None = field(default=None, compare=False)
     """A check over several settings: the errors of each setting's name."""
+    harmless: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
+    """Settings that others have for a connector of this name, with the values of each that change nothing here, in any
+    case. Other values are refused."""
+    refused_prefixes: tuple[str, ...] = ()
+    """How the names of further settings begin that are refused, whatever their values are."""
+    reasons: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Why a setting is refused, or what to do instead."""
     accepted: frozenset[str] = frozenset()
-    """Names of settings that are not declared, and that may have values which change nothing."""
+    """Names of settings that are not declared and have no effect, of which the log says nothing."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ottla.connect.errors import BadConfig
-from ottla.connect.settings.checks import WholeSentence
+from ottla.connect.settings.checks import WholeSentence, refuse_unsupported
 from ottla.connect.settings.definition import REQUIRED, Kind, Password, Setting, Settings
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
@@ -57,6 +57,7 @@ def parse(settings: Settings, given: Mapping[str, str]) -> dict[str, Any]:
     if settings.refuse is not None and not errors:
         for name, reasons in settings.refuse(values).items():
             errors += [f"{name}: {reason}" for reason in reasons]
+    errors += refuse_unsupported(settings, given).values()
     if errors:
         raise BadConfig("\n".join(errors))
     return values

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ottla.connect.settings.checks import refuse_unsupported
 from ottla.connect.settings.definition import REQUIRED, Importance, Kind, Setting, Settings
 from ottla.connect.settings.parsing import describe_error, read_setting, write_value
 
@@ -51,6 +52,8 @@ def check_settings(settings: Settings, given: Mapping[str, str | None], find_cla
         everything = {name: text for name, text in given.items() if text is not None} | values
         for name, wrong in settings.refuse(everything).items():
             add_errors(checked, name, wrong)
+    for name, error in refuse_unsupported(settings, given).items():
+        add_errors(checked, name, [error])
     return checked
 
 

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Final
 from ottla.connect.data.record import Header, Record
 from ottla.connect.data.schema import Field, Schema, Type
 from ottla.connect.data.schema_cache import SchemaCache
-from ottla.connect.errors import BadConfig, RecordError
-from ottla.connect.settings.checks import one_of, refuse_others
+from ottla.connect.errors import RecordError
+from ottla.connect.settings.checks import one_of
 from ottla.connect.settings.definition import Kind, Setting, Settings
 from ottla.connect.transforms.transformation import Transformation, with_value
 
@@ -54,7 +54,9 @@ class ExtractNewRecordState(Transformation):
             Setting("add.headers", Kind.LIST, [], "Fields of the envelope to add as headers, named like add.fields."),
             Setting("add.headers.prefix", Kind.STRING, "__", "The beginning of the names of added headers."),
             Setting("route.by.field", Kind.STRING, "", "The field of the row that names the topic of the record."),
-        )
+        ),
+        harmless=_HARMLESS,
+        refused_prefixes=_PREFIXES,
     )
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -63,9 +65,6 @@ class ExtractNewRecordState(Transformation):
         mode = config["delete.tombstone.handling.mode"]
         if mode is not None:
             self._deletion, self._drops_tombstones = _MODES[mode]
-        refused = refuse_others(config, _HARMLESS, _PREFIXES)
-        if refused:
-            raise BadConfig("; ".join(error for errors in refused.values() for error in errors))
         self._added = [_split(each, config["add.fields.prefix"]) for each in config["add.fields"]]
         self._headers = [_split(each, config["add.headers.prefix"]) for each in config["add.headers"]]
         self._topic_field: str = config["route.by.field"]

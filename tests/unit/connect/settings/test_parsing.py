@@ -6,6 +6,7 @@ from ottla.connect.errors import BadConfig
 from ottla.connect.settings.checks import at_least, one_of
 from ottla.connect.settings.definition import REQUIRED, Kind, Password, Setting, Settings
 from ottla.connect.settings.parsing import parse, parse_value, read_setting, write_value
+from ottla.connect.settings.validation import check_settings
 
 
 def make(kind: Kind, default: object = None, **more: object) -> Setting:
@@ -97,3 +98,27 @@ def test_a_check_over_several_settings_is_asked_when_each_alone_is_right() -> No
     assert parse(settings, {})["high"] == 2
     with pytest.raises(BadConfig, match="high: must be above low"):
         parse(settings, {"high": "0"})
+
+
+def test_settings_that_cannot_be_obeyed_are_named_whatever_else_is_wrong() -> None:
+    # They were named only when nothing else was wrong, and the harmless value had to be written like ours.
+    settings = Settings(
+        (Setting("a", Kind.INT, 1, ""),),
+        harmless={"mode": ("plain", "none"), "report.topic": ()},
+        refused_prefixes=("mask.",),
+        reasons={"report.topic": "answers are not kept"},
+    )
+    parse(settings, {"mode": " PLAIN ", "report.topic": "", "other": "x"})
+    given = {"a": "x", "mode": "fast", "report.topic": "r", "mask.b": "1"}
+    expected = {
+        "a": "Invalid value x for configuration a: Not a number of type INT",
+        "mode": "mode=fast is not supported",
+        "report.topic": "report.topic=r is not supported; answers are not kept",
+        "mask.b": "mask.b=1 is not supported",
+    }
+    with pytest.raises(BadConfig) as raised:
+        parse(settings, given)
+    assert str(raised.value).splitlines() == list(expected.values())
+    assert {name: each.errors for name, each in check_settings(settings, given).items()} == {
+        name: [error] for name, error in expected.items()
+    }

@@ -11,7 +11,7 @@ from ottla.connect.connectors.jdbc.postgresql import PostgreSql
 from ottla.connect.connectors.jdbc.sqlite import Sqlite
 from ottla.connect.connectors.postgresql.connecting import Server
 from ottla.connect.errors import BadConfig
-from ottla.connect.settings.checks import one_of, refuse_others
+from ottla.connect.settings.checks import one_of
 from ottla.connect.settings.definition import REQUIRED, Importance, Kind, Setting
 
 URL: Final = "connection.url"
@@ -135,9 +135,9 @@ def make_dialect(config: Mapping[str, Any]) -> Dialect:
     return PostgreSql(config, replace(place, user=user, password=password and str(password)))
 
 
-def refuse_connection(config: Mapping[str, Any], harmless: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
-    """What is wrong with settings of a connection together, and those that Confluent has and we do not obey."""
-    errors = refuse_others(config, harmless)
+def refuse_connection(config: Mapping[str, Any]) -> dict[str, Sequence[str]]:
+    """What is wrong with settings of a connection together."""
+    errors: dict[str, Sequence[str]] = {}
     chosen = config.get("dialect.name")
     url = config.get(URL)
     if chosen and url:

@@ -16,7 +16,7 @@ _HARMLESS: Final = {
 
 
 def _refuse(config: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
-    errors = refuse_connection(config, _HARMLESS)
+    errors = refuse_connection(config)
     pk_mode, insert_mode = config.get("pk.mode"), config.get("insert.mode")
     if insert_mode in ("upsert", "update") and pk_mode == "none":
         errors["pk.mode"] = [f"insert.mode={insert_mode} needs a primary key: kafka, record_key or record_value"]
@@ -78,5 +78,5 @@ SINK_SETTINGS: Final = Settings(
         ),
     ),
     _refuse,
-    frozenset(_HARMLESS),
+    _HARMLESS,
 )

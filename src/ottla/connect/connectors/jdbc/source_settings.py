@@ -27,7 +27,7 @@ _HARMLESS: Final = {
 
 
 def _refuse(config: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
-    errors = refuse_connection(config, _HARMLESS)
+    errors = refuse_connection(config)
     mode = config.get("mode")
     if mode in (TIMESTAMP, BOTH) and not config.get("timestamp.column.name"):
         errors["timestamp.column.name"] = [f"mode={mode} needs a timestamp column"]
@@ -82,5 +82,5 @@ SOURCE_SETTINGS: Final = Settings(
         ),
     ),
     _refuse,
-    frozenset(_HARMLESS),
+    _HARMLESS,
 )

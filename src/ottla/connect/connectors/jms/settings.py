@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ottla.connect.connectors.jms.session import BrokerAddress
-from ottla.connect.settings.checks import at_least, between, non_empty, one_of, one_of_ignoring_case, refuse_others
+from ottla.connect.settings.checks import at_least, between, non_empty, one_of, one_of_ignoring_case
 from ottla.connect.settings.definition import REQUIRED, Importance, Kind, Setting, Settings
 
 STOMP_PORT: Final = 61613
@@ -174,21 +174,21 @@ _SINK: Final = (
     _setting("jms.producer.disable.message.timestamp", Kind.BOOLEAN, False, "false: messages always have timestamps."),
 )
 
-_ONLY: Final[Mapping[str, Sequence[Any]]] = {
+_ONLY: Final[Mapping[str, Sequence[str]]] = {
     "jms.session.acknowledge.mode": ("client",),
-    "jms.session.transacted": (False,),
+    "jms.session.transacted": ("false",),
     "jms.message.format": ("string", "json", "bytes", "map"),
-    "jms.producer.disable.message.id": (False,),
-    "jms.producer.disable.message.timestamp": (False,),
+    "jms.producer.disable.message.id": ("false",),
+    "jms.producer.disable.message.timestamp": ("false",),
     "ssl.truststore.type": ("PEM",),
     "ssl.keystore.location": (),
-    "use.permissive.schemas": (False, "false"),
+    "use.permissive.schemas": ("false",),
 }
 """The values that can be obeyed, of settings that have others."""
 
 
 def _refuse(config: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
-    errors = refuse_others(config, _ONLY)
+    errors: dict[str, Sequence[str]] = {}
     try:
         read_address(config)
     except ValueError as error:
@@ -210,7 +210,7 @@ def _refuse(config: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
     return errors
 
 
-ACTIVEMQ_SOURCE_SETTINGS: Final = Settings((*_ACTIVEMQ, *_SOURCE, *_STOMP_SETTINGS), _refuse, frozenset(_ONLY))
-JMS_SOURCE_SETTINGS: Final = Settings((*_JMS, *_SOURCE, *_STOMP_SETTINGS), _refuse, frozenset(_ONLY))
-ACTIVEMQ_SINK_SETTINGS: Final = Settings((*_ACTIVEMQ, *_SINK, *_STOMP_SETTINGS), _refuse, frozenset(_ONLY))
-JMS_SINK_SETTINGS: Final = Settings((*_JMS, *_SINK, *_STOMP_SETTINGS), _refuse, frozenset(_ONLY))
+ACTIVEMQ_SOURCE_SETTINGS: Final = Settings((*_ACTIVEMQ, *_SOURCE, *_STOMP_SETTINGS), _refuse, _ONLY)
+JMS_SOURCE_SETTINGS: Final = Settings((*_JMS, *_SOURCE, *_STOMP_SETTINGS), _refuse, _ONLY)
+ACTIVEMQ_SINK_SETTINGS: Final = Settings((*_ACTIVEMQ, *_SINK, *_STOMP_SETTINGS), _refuse, _ONLY)
+JMS_SINK_SETTINGS: Final = Settings((*_JMS, *_SINK, *_STOMP_SETTINGS), _refuse, _ONLY)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ottla.connect.settings.checks import at_least, between, non_empty, one_of, refuse_others
+from ottla.connect.settings.checks import at_least, between, non_empty, one_of
 from ottla.connect.settings.definition import REQUIRED, Importance, Kind, Setting, Settings
 
 _HIGH, _LOW = Importance.HIGH, Importance.LOW
@@ -54,7 +54,7 @@ def _known_operations(name: str, value: Any) -> None:
 
 def _refuse(config: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
     """What is not obeyed. An include list and an exclude list of the same thing do not go together."""
-    errors = refuse_others(config, _HARMLESS, _PREFIXES)
+    errors: dict[str, Sequence[str]] = {}
     for what in _OLD:
         for old, new in (("whitelist", "include"), ("blacklist", "exclude")):
             if config.get(f"{what}.{old}"):
@@ -146,5 +146,6 @@ SETTINGS: Final = Settings(
         ),
     ),
     _refuse,
-    frozenset(_HARMLESS),
+    _HARMLESS,
+    _PREFIXES,
 )

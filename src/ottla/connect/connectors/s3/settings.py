@@ -12,7 +12,7 @@ from ottla.connect.connectors.files.storage_settings import HOUR_MS
 from ottla.connect.connectors.s3.bucket import BucketAddress
 from ottla.connect.data.schema import Schema, Type
 from ottla.connect.errors import BadConfig, ConnectError
-from ottla.connect.settings.checks import at_least, between, is_regex, one_of, refuse_others
+from ottla.connect.settings.checks import at_least, between, is_regex, one_of
 from ottla.connect.settings.definition import REQUIRED, Importance, Kind, Setting, Settings
 
 _S3: Final = "io.confluent.connect.s3"
@@ -177,17 +177,15 @@ _PARTITIONING: Final = ("partition.field.name", "path.format", "timezone")
 
 
 def _refuse(config: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
-    errors = refuse_others(config, _ONLY)
-    if not errors:
-        try:
-            choose_partitioner(config)
-        except BadConfig as error:
-            name = next(each for each in _PARTITIONING if str(error).startswith(each))
-            errors[name] = [str(error)]
-    return errors
+    try:
+        choose_partitioner(config)
+    except BadConfig as error:
+        name = next(each for each in _PARTITIONING if str(error).startswith(each))
+        return {name: [str(error)]}
+    return {}
 
 
-SINK_SETTINGS: Final = Settings(_SINK_SETTINGS, _refuse, frozenset(_ONLY))
+SINK_SETTINGS: Final = Settings(_SINK_SETTINGS, _refuse, _ONLY)
 
 
 def _are_topic_patterns(name: str, value: Sequence[str]) -> None:

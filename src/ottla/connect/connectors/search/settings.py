@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ottla.connect.settings.checks import at_least, between, one_of_ignoring_case, refuse_others
+from ottla.connect.settings.checks import at_least, between, one_of_ignoring_case
 from ottla.connect.settings.definition import REQUIRED, Importance, Kind, Setting, Settings
 
 _LOW, _HIGH = Importance.LOW, Importance.HIGH
@@ -88,11 +88,11 @@ _ONLY: Final[Mapping[str, Sequence[str]]] = {
 
 
 def _refuse(config: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
-    errors = refuse_others(config, _ONLY)
+    errors: dict[str, Sequence[str]] = {}
     location = "elastic.https.ssl.truststore.location"
     if config[location] and config.get("elastic.https.ssl.truststore.type") != "PEM":
         errors[location] = ["only PEM files can be read; set elastic.https.ssl.truststore.type=PEM"]
     return errors
 
 
-SINK_SETTINGS: Final = Settings(_SETTINGS, _refuse, frozenset(_ONLY))
+SINK_SETTINGS: Final = Settings(_SETTINGS, _refuse, _ONLY)
