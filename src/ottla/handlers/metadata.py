@@ -105,7 +105,9 @@ def may_share(node: Node, call: Call[MetadataRequest], asked: MetadataRequestTop
     request = call.body
     if request.include_topic_authorized_operations or request.include_cluster_authorized_operations:
         return False
-    name = asked.name if asked.name is not None else node.image.topic_names.get(asked.topic_id)
+    name = get_name(asked)
+    if name is None:
+        name = node.image.topic_names.get(asked.topic_id)
     return name is not None and may(node, call, rights.DESCRIBE_TOPIC, name, silent=True)
 
 
@@ -113,7 +115,7 @@ def make_key(call: Call[MetadataRequest], asked: MetadataRequestTopic) -> Hashab
     """Requests for one topic that have the same key have the same answer."""
     client, request = call.client, call.body
     return (
-        asked.name,
+        get_name(asked),
         asked.topic_id,
         call.version,
         client.listener,
@@ -148,10 +150,10 @@ def may_create(node: Node, call: Call[MetadataRequest], name: str, *, silent: bo
 def is_unknown(node: Node, call: Call[MetadataRequest], asked: MetadataRequestTopic) -> bool:
     """Whether the topic may have been created by another broker. A name that the client may not see is not looked for:
     the time that it takes would tell."""
-    image = node.image
-    if asked.name is None:
+    image, name = node.image, get_name(asked)
+    if name is None:
         return image.topic_by_id(asked.topic_id) is None
-    return image.topic(asked.name) is None and may(node, call, rights.DESCRIBE_TOPIC, asked.name, silent=True)
+    return image.topic(name) is None and may(node, call, rights.DESCRIBE_TOPIC, name, silent=True)
 
 
 def can_be_created(image: Image, asked: MetadataRequestTopic) -> bool:
@@ -298,28 +300,32 @@ def refuse(
     By name, it is the same whether the topic exists or not. As in Kafka, ids are no secret: one that exists is refused,
     without the name, and another is unknown.
     """
-    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    code, name = ErrorCode.TOPIC_AUTHORIZATION_FAILED, get_name(asked)
     if not isinstance(topic, TopicImage) and topic.error_code in REVEAL_NOTHING:
         return None
-    if asked.name is None:
+    if name is None:
         assert isinstance(topic, TopicImage)
         if may(node, call, rights.DESCRIBE_TOPIC, topic.name):
             return None
         return MetadataResponseTopic(error_code=code, name=None, topic_id=topic.id)
-    if not may(node, call, rights.DESCRIBE_TOPIC, asked.name):
-        return MetadataResponseTopic(error_code=code, name=asked.name)
-    if isinstance(topic, TopicImage) or not is_creation_allowed(node, call) or may_create(node, call, asked.name):
+    if not may(node, call, rights.DESCRIBE_TOPIC, name):
+        return MetadataResponseTopic(error_code=code, name=name)
+    if isinstance(topic, TopicImage) or not is_creation_allowed(node, call) or may_create(node, call, name):
         return None
-    return MetadataResponseTopic(error_code=code, name=asked.name, is_internal=is_internal(asked.name))
+    return MetadataResponseTopic(error_code=code, name=name, is_internal=is_internal(name))
+
+
+def get_name(asked: MetadataRequestTopic) -> str | None:
+    """The name of the requested topic; None if it is requested by id. An id counts more than a name beside it: Kafka's
+    admin client sends an empty name with each."""
+    return asked.name if asked.topic_id == ZERO_UUID else None
 
 
 def find_topic(image: Image, asked: MetadataRequestTopic, version: int) -> TopicImage | MetadataResponseTopic:
     """The requested topic, or the answer that says why there is none."""
-    name, topic_id = asked.name, asked.topic_id
-    by_name_and_id = name is not None and topic_id != ZERO_UUID
-    by_id_too_early = version < 12 and (name is None or topic_id != ZERO_UUID)  # the fields exist since version 10
-    if by_name_and_id or by_id_too_early:
-        return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name or "", topic_id=topic_id)
+    name, topic_id = get_name(asked), asked.topic_id
+    if name is None and version < 12:  # the fields exist since version 10
+        return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=asked.name or "", topic_id=topic_id)
     if name is None:
         by_id = image.topic_by_id(topic_id)
         return by_id or MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, topic_id=topic_id)
