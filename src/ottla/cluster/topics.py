@@ -154,8 +154,11 @@ def delete_topic(image: Image, topic_id: bytes) -> Decision[TopicImage]:
 
 
 def check_topic_configs(overrides: Mapping[str, str | None], config: BrokerConfig) -> dict[str, str]:
-    """Check the settings of a topic, and return those that have a value. INVALID_CONFIG names the one that is wrong."""
+    """Check the settings of a topic, and return them. INVALID_CONFIG names the one that is wrong or has no value."""
     given = {name: value for name, value in overrides.items() if value is not None}
+    if len(given) < len(overrides):
+        missing = ", ".join(sorted(overrides.keys() - given.keys()))
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"no value for {missing}; leave out a setting to have its default")
     try:
         TopicConfig.of(given, config).check_together()
     except ConfigError as error:
@@ -181,7 +184,7 @@ def _check_free(image: Image, name: str) -> None:
     if image.topic(name) is not None:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic '{name}' already exists")
     if name == CLUSTER_METADATA:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"'{name}' is the metadata log of the broker")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"'{name}' is the metadata log of the broker")
     like = image.topic_like(name)
     if like is not None:
         raise _make_collision_error(name, like)
@@ -202,7 +205,7 @@ def _assign_replicas(image: Image, topic: NewTopic, config: BrokerConfig, random
     if partitions < 1:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic needs at least 1 partition, not {partitions}")
     if partitions > PARTITIONS_MAX:
-        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions; {PARTITIONS_MAX} are the limit")
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{partitions} partitions; {PARTITIONS_MAX} are the limit")
     if factor < 1:
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"a topic needs at least 1 replica, not {factor}")
     return place_replicas(image, partitions, factor, random)
@@ -264,4 +267,4 @@ def _check_size(name: str, partitions: int, changes: Sequence[Change]) -> None:
     size = len(encode(changes))
     if size > ENTRY_BYTES_MAX:
         message = f"topic '{name}' with {partitions} partitions is too large to create at once; add partitions later"
-        raise KafkaError(ErrorCode.INVALID_PARTITIONS, message)
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, message)

@@ -55,8 +55,8 @@ def test_a_topic_with_defaults() -> None:
 
 
 def test_what_was_created_is_told() -> None:
-    """The answer of CreateTopics has id, numbers and settings; a setting of None is left out."""
-    topic = NewTopic("a", 2, 1, configs={"retention.ms": "5", "flush.ms": None})
+    """The answer of CreateTopics has id, numbers and settings."""
+    topic = NewTopic("a", 2, 1, configs={"retention.ms": "5"})
     decision = create_topic(cluster(1), topic, CONFIG, Random(1))
     result = decision.result
     assert (result.name, result.partitions, result.replication_factor) == ("a", 2, 1)
@@ -98,12 +98,12 @@ def test_bad_names(name: str) -> None:
         ),
         (
             NewTopic("__cluster_metadata"),
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            ErrorCode.INVALID_REQUEST,
             "'__cluster_metadata' is the metadata log of the broker",
         ),
         (NewTopic("n", 0), ErrorCode.INVALID_PARTITIONS, "a topic needs at least 1 partition, not 0"),
         (NewTopic("n", -2), ErrorCode.INVALID_PARTITIONS, "a topic needs at least 1 partition, not -2"),
-        (NewTopic("n", 10_001), ErrorCode.INVALID_PARTITIONS, "10001 partitions; 10000 are the limit"),
+        (NewTopic("n", 10_001), ErrorCode.POLICY_VIOLATION, "10001 partitions; 10000 are the limit"),
         (NewTopic("n", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR, "a topic needs at least 1 replica, not 0"),
         (NewTopic("n", 1, 4), ErrorCode.INVALID_REPLICATION_FACTOR, "4 replicas need 4 brokers; 3 are registered"),
         (
@@ -143,6 +143,11 @@ def test_bad_names(name: str) -> None:
             "unknown topic setting 'segment.byte'; did you mean 'segment.bytes'?",
         ),
         (
+            NewTopic("n", configs={"segment.ms": "60000", "retention.ms": None, "flush.ms": None}),
+            ErrorCode.INVALID_CONFIG,
+            "no value for flush.ms, retention.ms; leave out a setting to have its default",
+        ),
+        (
             NewTopic("n", configs={"segment.bytes": "9"}),
             ErrorCode.INVALID_CONFIG,
             "segment.bytes: 9 is below the minimum 1048576",
@@ -168,7 +173,7 @@ def test_ten_thousand_partitions_fit_one_entry() -> None:
     many = list(range(1, 201))
     wide = NewTopic("wide", assignments={number: source.sample(many, 200) for number in range(3000)})
     error = refusal(cluster(200), wide)
-    assert error.code is ErrorCode.INVALID_PARTITIONS
+    assert error.code is ErrorCode.POLICY_VIOLATION
     assert error.message == "topic 'wide' with 3000 partitions is too large to create at once; add partitions later"
 
 
