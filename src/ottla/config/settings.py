@@ -86,7 +86,8 @@ def _parse_double(text: str) -> float:
 
 
 def _parse_list(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",")) if text else ()
+    """As in Kafka, a value that is given twice counts once."""
+    return tuple(dict.fromkeys(part.strip() for part in text.split(","))) if text else ()
 
 
 BOOLEAN: Kind[bool] = Kind("boolean", _parse_boolean, "a boolean (true or false)")

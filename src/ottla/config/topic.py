@@ -273,8 +273,6 @@ class TopicConfig(Settings):
         shortest, longest = self.min_compaction_lag_ms, self.max_compaction_lag_ms
         if shortest > longest:
             raise ConfigError(f"min.compaction.lag.ms: {shortest} is above max.compaction.lag.ms ({longest})")
-        if len(set(self.cleanup_policy)) < len(self.cleanup_policy):
-            raise ConfigError(f"cleanup.policy: {','.join(self.cleanup_policy)!r} names a policy twice")
         if self.remote_storage_enable:
             raise ConfigError("remote.storage.enable: there is no tiered storage in this cluster")
 
