@@ -17,7 +17,7 @@ from ottla.cluster.features import has_common_min_isr
 from ottla.cluster.image import Image
 from ottla.cluster.leadership import MIN_INSYNC_REPLICAS
 from ottla.cluster.metadata import Decision
-from ottla.cluster.topics import check_topic_configs
+from ottla.cluster.topics import check_name, check_topic_configs
 from ottla.config import BrokerConfig, ConfigError, GroupConfig, Setting, TopicConfig, UpdateMode
 from ottla.config.accepted import ACCEPTED, Accepted
 from ottla.config.client_metrics import ClientMetricsConfig
@@ -62,6 +62,7 @@ def alter_topic(
     """Change single settings of a topic, or (`replace`) replace all its settings by these."""
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "name a topic: there are no settings for all topics")
+    check_name(name)
     if image.topic(name) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
     before = image.topic_configs(name)

@@ -145,6 +145,7 @@ def test_settings_are_checked_together() -> None:
 def test_topics_that_are_not_there() -> None:
     """There is no setting for all topics at once."""
     assert topic_refusal(name="nope").code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert topic_refusal(name="no name").code is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert topic_refusal(name="").code is ErrorCode.INVALID_REQUEST
 
 
