@@ -13,14 +13,16 @@ from ottla.broker.broker import Broker
 from ottla.cluster.topics import delete_topic
 from ottla.config import BrokerConfig
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers import describe_log_dirs
 from ottla.replication import moves
 from ottla.replication.partition import Partition
 from ottla.storage.directories import DataDirectory
 from ottla.topic_partition import TopicPartition
+from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from tests.simulation.disk import Crashed, SimulatedDisk
 from tests.simulation.loop import simulate
 from tests.simulation.process import ProcessThreads
-from tests.unit.handlers.one_broker import FixedClock, listen
+from tests.unit.handlers.one_broker import FixedClock, call, listen
 from tests.unit.replication.small_cluster import read
 from tests.unit.replication.three_directories import DIRECTORIES, TOPIC, append, create, directory_of
 from tests.unit.storage.logs import new_disk
@@ -186,6 +188,30 @@ def test_a_move_to_the_same_place_or_twice_is_one_move_at_most() -> None:
         running.move(partition, target(broker, first))
         await wait_for(lambda: not list(running))
         assert directory_of(broker, TOPIC, 0) == first and values(partition) == [b"a"]
+        await broker.stop(1.0)
+
+    run(main())
+
+
+def test_a_replica_is_in_one_directory_at_every_moment_of_its_move() -> None:
+    """DescribeLogDirs lists it once as current, and as future elsewhere. Clients take one entry for a directory."""
+
+    async def main() -> None:
+        broker = await started(new_disk())
+        await create(broker, TOPIC, 1)
+        partition = get(broker)
+        append(partition, b"a")
+        old, new = directory_of(broker, TOPIC, 0), elsewhere(partition)
+        broker.node.replication.moves.move(partition, target(broker, new))
+        seen = []
+        while list(broker.node.replication.moves):
+            results = describe_log_dirs.handle(broker.node, call(DescribeLogDirsRequest())).results
+            topics = [(each.log_dir, topic) for each in results for topic in each.topics]
+            listed = [(path, told.is_future_key) for path, topic in topics for told in topic.partitions]
+            if listed not in seen:
+                seen.append(listed)
+            await asyncio.sleep(0.0001)
+        assert [sorted(listed) for listed in seen] == [sorted([(old, False), (new, True)]), [(new, False)]]
         await broker.stop(1.0)
 
     run(main())
