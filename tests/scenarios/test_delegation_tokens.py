@@ -110,7 +110,9 @@ def test_a_token_is_its_owners_and_its_renewers(broker: LocalBroker) -> None:
         assert renew(alice, b"no such token") == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
         ending = ExpireDelegationTokenRequest(hmac=own.hmac, expiry_time_period_ms=-1)
         assert other.request(ending, 2).error_code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
-        assert alice.request(ending, 2).error_code == ErrorCode.NONE
+        ended = alice.request(ending, 2)
+        assert ended.error_code == ErrorCode.NONE
+        assert own.issue_timestamp_ms <= ended.expiry_timestamp_ms < own.expiry_timestamp_ms
         assert alice.request(ending, 2).error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
     with connect(broker) as client:
         assert enter(client, own.token_id, bytes(own.hmac)) == ErrorCode.SASL_AUTHENTICATION_FAILED

@@ -61,7 +61,7 @@ def expire_token(
     """Let a token expire after a time, or at once (a negative time). Returns when it does."""
     token = _require(find(image), who, now_ms)
     if period_ms < 0:
-        return Decision([RemoveDelegationToken(token.id)], period_ms)
+        return Decision([RemoveDelegationToken(token.id)], now_ms)
     expired = replace(token, expires_at_ms=min(token.max_at_ms, now_ms + period_ms))
     return Decision([describe_token(expired)], expired.expires_at_ms)
 
