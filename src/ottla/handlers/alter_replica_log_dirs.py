@@ -1,8 +1,8 @@
 """AlterReplicaLogDirs: move replicas of this broker between its data directories (KIP-113).
 
 The answer says that a move has begun; DescribeLogDirs shows how far it is. For a replica that is not on this broker yet
-the directory is remembered, and the answer is REPLICA_NOT_AVAILABLE: so tools choose directories before a reassignment.
-Versions: 2 flexible.
+the directory is remembered, and the answer is REPLICA_NOT_AVAILABLE (UNKNOWN_TOPIC_OR_PARTITION if there is no such
+partition): so tools choose directories before a reassignment or a creation. Versions: 2 flexible.
 """
 
 from ottla.broker.call import Call
@@ -42,8 +42,8 @@ def begin_move(node: Node, path: str, where: TopicPartition) -> ErrorCode:
     try:
         moves.move(node.replicas.get(*where), target)
     except KafkaError as error:
-        if error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        if error.code not in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER):
             return error.code
-        moves.prefer(where, target)  # other brokers have the replicas of this partition
-        return ErrorCode.REPLICA_NOT_AVAILABLE
+        moves.prefer(where, target)  # the partition does not exist yet, or other brokers have its replicas
+        return error.code if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else ErrorCode.REPLICA_NOT_AVAILABLE
     return ErrorCode.NONE

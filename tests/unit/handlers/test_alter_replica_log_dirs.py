@@ -16,7 +16,7 @@ from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from tests.simulation.loop import simulate
 from tests.unit.handlers.one_broker import call
 from tests.unit.handlers.three_brokers import change
-from tests.unit.replication.three_directories import TOPIC, directory_of, filled
+from tests.unit.replication.three_directories import TOPIC, create, directory_of, filled
 from tests.unit.storage.logs import new_disk
 
 
@@ -51,6 +51,18 @@ def test_a_replica_moves_to_another_directory_and_is_shown_in_both_meanwhile() -
         assert (before, 0) not in describe(broker)
         assert describe(broker)[target, 0] is False
         assert broker.node.replicas.get(TOPIC, 0).log.end_offset == 1
+        await broker.stop(1)
+
+    simulate(scenario())
+
+
+def test_the_directory_of_a_partition_that_does_not_exist_yet_is_remembered() -> None:
+    async def scenario() -> None:
+        broker = await filled(new_disk())
+        for index in range(3):
+            assert alter(broker, "/three", index, "later") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await create(broker, "later", 3)
+        assert {directory_of(broker, "later", index) for index in range(3)} == {"/three"}
         await broker.stop(1)
 
     simulate(scenario())
