@@ -1,6 +1,7 @@
 """Settings of Apache Kafka that are accepted and have no effect, so that a server.properties works as it is.
 
-One per line: name, type, Kafka's default (`-` is none, `""` is empty). Only the type of a value is checked.
+One per line: name, type, Kafka's default (`-` is none, `""` is empty). Of a value, the type is checked; of a setting
+that can be changed while the broker runs also the range, so that a change gets the answer that Kafka gives.
 The first table has settings of Kafka 4.3; the second those that Kafka dropped, internal ones, and those of plug-ins.
 """
 
@@ -228,30 +229,29 @@ zookeeper.sync.time.ms int 2000
 """
 
 
-# Settings that Kafka can change while a broker runs, except for those that name classes, files, secrets or addresses.
-_CHANGEABLE = frozenset(
-    (
-        "background.threads",
-        "follower.fetch.last.tiered.offset.enable",
-        "group.coordinator.cached.buffer.max.bytes",
-        "group.share.assignment.interval.ms",
-        "group.streams.assignment.interval.ms",
-        "log.cleaner.threads",
-        "num.io.threads",
-        "num.network.threads",
-        "num.recovery.threads.per.data.dir",
-        "remote.fetch.max.wait.ms",
-        "remote.list.offsets.request.timeout.ms",
-        "remote.log.index.file.cache.total.size.bytes",
-        "remote.log.manager.copier.thread.pool.size",
-        "remote.log.manager.copy.max.bytes.per.second",
-        "remote.log.manager.expiration.thread.pool.size",
-        "remote.log.manager.fetch.max.bytes.per.second",
-        "remote.log.manager.follower.thread.pool.size",
-        "remote.log.reader.threads",
-        "share.coordinator.cached.buffer.max.bytes",
-    )
-)
+# Settings that Kafka can change while a broker runs, except for those that name classes, files, secrets or addresses,
+# with the least value that each can have.
+_CHANGEABLE: dict[str, int | None] = {
+    "background.threads": 1,
+    "follower.fetch.last.tiered.offset.enable": None,
+    "group.coordinator.cached.buffer.max.bytes": 524288,
+    "group.share.assignment.interval.ms": 0,
+    "group.streams.assignment.interval.ms": 0,
+    "log.cleaner.threads": 0,
+    "num.io.threads": 1,
+    "num.network.threads": 1,
+    "num.recovery.threads.per.data.dir": 1,
+    "remote.fetch.max.wait.ms": 1,
+    "remote.list.offsets.request.timeout.ms": 1,
+    "remote.log.index.file.cache.total.size.bytes": 1,
+    "remote.log.manager.copier.thread.pool.size": 1,
+    "remote.log.manager.copy.max.bytes.per.second": 1,
+    "remote.log.manager.expiration.thread.pool.size": 1,
+    "remote.log.manager.fetch.max.bytes.per.second": 1,
+    "remote.log.manager.follower.thread.pool.size": 1,
+    "remote.log.reader.threads": 1,
+    "share.coordinator.cached.buffer.max.bytes": 524288,
+}
 # The same, for settings that Kafka changes for one broker at a time.
 _CHANGEABLE_PER_BROKER = frozenset(
     (
@@ -290,9 +290,13 @@ class Accepted:
 
     def read(self, text: str) -> object:
         try:
-            return self.kind.parse(text.strip())
+            value = self.kind.parse(text.strip())
         except ValueError:
             raise settings.ConfigError(f"{self.name}: {text.strip()!r} is not {self.kind.phrase}") from None
+        minimum = _CHANGEABLE.get(self.name)
+        if minimum is not None and isinstance(value, int) and value < minimum:
+            raise settings.ConfigError(f"{self.name}: {value} is below the minimum {minimum}")
+        return value
 
 
 ACCEPTED = {

@@ -22,6 +22,8 @@ REFUSALS = [
     ({"log.message.timestamp.type": "x"}, "log.message.timestamp.type: 'x' is not one of CreateTime, LogAppendTime"),
     ({"compression.gzip.level": "0"}, "compression.gzip.level: 0 is not between 1 and 9 or -1"),
     ({"num.io.threads": "many"}, "num.io.threads: 'many' is not an int"),
+    ({"num.io.threads": "0"}, "num.io.threads: 0 is below the minimum 1"),
+    ({"log.cleaner.threads": "-1"}, "log.cleaner.threads: -1 is below the minimum 0"),
     ({"node.id": "1", "broker.id": "2"}, "broker.id: 2 differs from node.id (1)"),
     ({"log.retention.ms": "0"}, "log.retention.ms: 0 is not a length of time; -1 means no limit"),
     ({"log.roll.ms": "-1"}, "log.roll.ms: -1 is below the minimum 1"),
