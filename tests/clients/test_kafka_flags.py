@@ -44,7 +44,7 @@ _VARYING = re.compile(r"(?<=TopicId: )\S+|(?<=log_dirs\":\[\")[^\"]+")
 
 @pytest.fixture(scope="module")
 def operated() -> Iterator[LocalBroker]:
-    with ottla.testing.broker() as broker:
+    with ottla.testing.broker(log_retention_ms=-1) as broker:  # records of these tests are years old
         yield broker
 
 

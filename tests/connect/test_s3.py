@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_records_become_objects_once(spark: "SparkSession", broker: LocalBroker) -> None:
+def test_records_become_objects_once(spark: "SparkSession", ottla_broker: LocalBroker) -> None:
     """All records of two partitions, over a restart; objects are named after the first offset and the hour."""
+    broker = ottla_broker  # of its own: other tests have a topic of this name too
     config = {**read_documented_config("archive"), **ACCESS, "flush.size": "20", "rotate.schedule.interval.ms": "0"}
     config["value.converter"] = "org.apache.kafka.connect.json.JsonConverter"
     config["value.converter.schemas.enable"] = "false"

@@ -84,7 +84,8 @@ def test_an_app_is_watched_queried_and_stopped(
                 page.wait_for_selector("#progress tr:has-text('lines-to') >> td:nth-child(6):text-is('3')")  # read
                 send_lines(local, "to be", "again")
                 page.wait_for_selector("#progress tr:has-text('lines-to') >> td:nth-child(6):text-is('5')")  # live
-                page.wait_for_selector("#progress tr:nth-child(2) >> td:nth-child(6):text-is('9')")
+                # Of 9 words, those of a batch that are the same are one row.
+                page.wait_for_selector("#progress tr:nth-child(2) >> td:nth-child(6):text-matches('^[5-9]$')")
                 app_copies = run_copies(page, capsys)
                 page.click("#state a:has-text('words')")
                 page.fill("#state input[name=key]", "be")
