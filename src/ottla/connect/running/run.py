@@ -243,6 +243,7 @@ class Run:
                 driver,
                 policy.dead_letter_topic,
                 TopicGroup(partitions=1, replication_factor=policy.dead_letter_replication),
+                "errors.deadletterqueue.topic.replication.factor",
             )
         consumer = config.make_client("consumer", for_driver=True)
         self._clients.append(consumer)

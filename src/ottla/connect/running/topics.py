@@ -82,8 +82,8 @@ def count_or_create(client: Client, topic: str, groups: Sequence[TopicGroup]) ->
     return found[topic]
 
 
-def create_topic(client: Client, topic: str, group: TopicGroup) -> None:
-    """Create a topic unless it exists."""
+def create_topic(client: Client, topic: str, group: TopicGroup, replication_setting: str = "") -> None:
+    """Create a topic unless it exists. An error names the setting by which its replicas can be chosen."""
     configs = [CreatableTopicConfig(name=name, value=value) for name, value in group.settings.items()]
     wanted = CreatableTopic(
         name=topic,
@@ -94,6 +94,8 @@ def create_topic(client: Client, topic: str, group: TopicGroup) -> None:
     for result in client.ask_any(CreateTopicsRequest(topics=[wanted], timeout_ms=CREATE_TIMEOUT_MS)).topics:
         code = ErrorCode(result.error_code)
         message = f"cannot create topic {topic!r}: {result.error_message or code.name}"
+        if code == ErrorCode.INVALID_REPLICATION_FACTOR and replication_setting:
+            message += f" ({replication_setting}={group.replication_factor})"
         if code in (ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.INVALID_PARTITIONS, ErrorCode.INVALID_CONFIG):
             raise ConnectError(message)
         if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):

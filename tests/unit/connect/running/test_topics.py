@@ -3,8 +3,8 @@
 import pytest
 
 from ottla.client.client import Client, UnknownTopic
-from ottla.connect.errors import BadConfig
-from ottla.connect.running.topics import TopicGroup, count_or_create, read_topic_groups
+from ottla.connect.errors import BadConfig, ConnectError
+from ottla.connect.running.topics import TopicGroup, count_or_create, create_topic, read_topic_groups
 from ottla.testing import LocalBroker
 
 
@@ -41,4 +41,12 @@ def test_a_topic_is_created_only_if_a_group_has_it(ottla_broker: LocalBroker) ->
     assert count_or_create(client, "made", []) == 3
     with pytest.raises(UnknownTopic):
         count_or_create(client, "absent", [])
+    client.close()
+
+
+def test_an_error_names_the_setting_that_chooses_the_replicas(ottla_broker: LocalBroker) -> None:
+    """Kafka Connect's default of three replicas for dead letters is too many for a single broker."""
+    client = Client({"bootstrap.servers": ottla_broker.bootstrap})
+    with pytest.raises(ConnectError, match=r"cannot create topic 'letters': .*1 is registered \(letters\.factor=3\)"):
+        create_topic(client, "letters", TopicGroup(partitions=1, replication_factor=3), "letters.factor")
     client.close()
