@@ -7,6 +7,7 @@ not run are still parsed, and the imports of programs checked, by `tests/test_do
 
 PAGES = "tests/clients/test_pages.py"
 LONG = "It runs until it is stopped; "
+TUTORIALS = "tests/clients/test_tutorials.py::test_a_tutorial_does_what_it_says"
 DEVELOPMENT = "A command for developers of Ottla, which they run themselves."
 FRAGMENT = "A fragment that a guide explains; the file that it is about is tested."
 
@@ -16,7 +17,12 @@ WHOLE_PAGES = {
     "docs/consumer.md": f"{PAGES}::test_the_programs_of_the_consumer_page",
     "docs/event-log.md": "tests/unit/log/test_event_log.py::test_the_example_of_the_page_works",
     "docs/producer.md": f"{PAGES}::test_the_programs_of_the_producer_page",
-    "docs/tutorials/avro.md": "tests/clients/test_avro_page.py::test_the_commands_of_the_tutorial_print_what_it_says",
+    "docs/tutorials/avro.md": TUTORIALS,
+    "docs/tutorials/cluster.md": TUTORIALS,
+    "docs/tutorials/connector.md": TUTORIALS,
+    "docs/tutorials/pipeline.md": TUTORIALS,
+    "docs/tutorials/streams.md": TUTORIALS,
+    "docs/tutorials/testing.md": TUTORIALS,
     "docs/security.md": "tests/clients/test_security_page.py::test_the_set_up_of_the_page_works",
 }
 

@@ -39,6 +39,7 @@ EXCUSED = {
     "test_coordinator_records.py": _RAW,
     "test_quotas.py": _RAW,
     "test_telemetry.py": _RAW,
+    "test_tutorials.py": "runs the commands of pages as they stand, and those have no login",
     "test_read_only.py": _PROCESS,
     "test_signals.py": _PROCESS,
     "test_sink_kills.py": "its Spark jobs have tests with logins in tests/spark",
