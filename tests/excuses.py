@@ -48,7 +48,7 @@ BLOCKS = {
         "ottla topic create orders": "It kills a broker of a cluster; tests/cluster/test_fixture.py does.",
         "ottla cluster status": "It needs a cluster; tests/cluster/test_operating.py does the same.",
         "ottla cluster reassign": "It needs a cluster; tests/cluster/test_operating.py does the same.",
-        "ottla cluster drain": "It needs a cluster; tests/cluster/test_operating.py does the same.",
+        "ottla config set broker 2": "It needs a cluster; tests/cluster/test_operating.py does the same.",
         "ottla cluster restore": "It needs a ZooKeeper that lost its data; tests/cluster/test_restore.py has one.",
     },
     "docs/compaction.md": {"ottla topic create prices": SHORT_BLOCKS},

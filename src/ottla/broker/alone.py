@@ -112,6 +112,7 @@ class Alone:
             find_endpoints(node.config),
             node.config.broker_rack,
             self._directories[0].broker_epoch if was_clean(self._directories) else None,
+            cordoned=all(node.config.started_with.is_cordoned(each.path) for each in self._directories),
         )
         epoch = await metadata.change(lambda image: register_broker(image, registration, self._identity.cluster_id))
         node.replication.reconciliation.begin()

@@ -268,6 +268,7 @@ class Member:
             stopped_at,
             features=list_supported_features(),
             incarnation=self._incarnation,
+            cordoned=all(self._config.started_with.is_cordoned(each.path) for each in self._directories),
             previous_epoch=self.broker_epoch if self.broker_epoch >= 0 else None,
             imported=tuple(self._imported.snapshot()) if self._imported is not None else (),
             election_settings={key: value for key, value in self._config.given.items() if key in ELECTION_SETTINGS},

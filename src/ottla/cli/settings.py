@@ -6,13 +6,14 @@
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.directories import find_data_directory
 from ottla.cli.pairs import parse_pairs
 from ottla.config import BrokerConfig, ConfigError, Listener, read_properties
+from ottla.config.broker import ALL_DIRECTORIES
 
 DEFAULT_HOST = "localhost"
 DEFAULT_PORT = 9092
@@ -76,8 +77,15 @@ def data_directories(config: BrokerConfig) -> tuple[str, ...]:
 
 
 def _with_absolute_paths(config: BrokerConfig) -> BrokerConfig:
-    paths = [os.path.abspath(os.path.expanduser(path)) for path in data_directories(config)]
-    return config.with_changes({"log.dir": None, "log.dirs": ",".join(paths)})
+    def make_absolute(paths: Iterable[str]) -> str:
+        return ",".join(
+            path if path == ALL_DIRECTORIES else os.path.abspath(os.path.expanduser(path)) for path in paths
+        )
+
+    changes = {"log.dir": None, "log.dirs": make_absolute(data_directories(config))}
+    if config.cordoned_log_dirs:
+        changes["cordoned.log.dirs"] = make_absolute(config.cordoned_log_dirs)
+    return config.with_changes(changes)
 
 
 def read_settings_file(path: str) -> dict[str, str]:

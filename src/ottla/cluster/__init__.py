@@ -30,6 +30,7 @@ topics.py          deciders: create and delete topics
 acls.py            deciders: create and delete ACLs
 partitions.py      decider: add partitions to a topic
 placement.py       chooses the brokers of new partitions
+cordons.py         brokers that get no new partitions
 configs.py         deciders: change settings of topics, groups and brokers
 quotas.py          decider: change quotas; which of them a filter finds
 identities.py      users of SCRAM and delegation tokens in an image

@@ -107,7 +107,8 @@ class RegisterBroker:
 
     The broker epoch is the version of the entry. `epoch` and `lost_directories` are given in snapshots only, because a
     snapshot does not keep earlier entries. `first_rules` marks a registration by a version of Ottla that could not form
-    a cluster yet: what follows it is replayed by the election rules of that version.
+    a cluster yet: what follows it is replayed by the election rules of that version. `cordoned`: the broker was started
+    with all its directories cordoned.
     """
 
     broker_id: int
@@ -120,6 +121,7 @@ class RegisterBroker:
     incarnation: bytes = b""
     lost_directories: tuple[bytes, ...] = ()
     first_rules: bool = False
+    cordoned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ class BrokerImage:
 
     `fenced`: it does not serve, because it is gone or has only just registered. `clean`: it registered with everything
     that it had acknowledged before. `directories`: the ids of its data directories; `lost_directories`: the ids of
-    those that it had in earlier registrations and has no longer.
+    those that it had in earlier registrations and has no longer. `cordoned`: it was started with all of them cordoned.
     """
 
     id: int
@@ -26,6 +26,7 @@ class BrokerImage:
     incarnation: bytes = b""
     shutting_down: bool = False
     lost_directories: tuple[bytes, ...] = ()
+    cordoned: bool = False
 
     def endpoint(self, listener: str) -> Endpoint | None:
         return next((endpoint for endpoint in self.endpoints if endpoint.name == listener), None)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from ottla.cluster.changes import Change, ChangePartition
+from ottla.cluster.cordons import is_cordoned
 from ottla.cluster.image import Image, PartitionImage
 from ottla.cluster.metadata import Decision
 from ottla.errors import ErrorCode, KafkaError
@@ -98,7 +99,7 @@ def _alter(
     state = topic.partitions[where.partition]
     if target is None:
         return _cancel(image, topic.id, where, state)
-    _check_target(image, where, target)
+    _check_target(image, where, target, state.replicas)
     factor = len(state.replicas) - len(state.removing)
     if not allow_replication_factor_change and len(target) != factor:
         message = f"{where} would have {len(target)} replicas instead of {factor}, which the request forbids"
@@ -106,7 +107,7 @@ def _alter(
     return _reassign(topic.id, where.partition, state, tuple(target))
 
 
-def _check_target(image: Image, where: TopicPartition, target: Sequence[int]) -> None:
+def _check_target(image: Image, where: TopicPartition, target: Sequence[int], present: Sequence[int]) -> None:
     if not target:
         problem = "no replica is given"
     elif len(target) > REPLICAS_MAX:
@@ -114,10 +115,16 @@ def _check_target(image: Image, where: TopicPartition, target: Sequence[int]) ->
     elif len(set(target)) != len(target):
         problem = f"a broker is named twice: {list(target)}"
     else:
-        unknown = sorted(broker_id for broker_id in target if image.broker(broker_id) is None)
-        if not unknown:
+        brokers = {broker_id: image.broker(broker_id) for broker_id in sorted(target)}
+        unknown = [broker_id for broker_id, broker in brokers.items() if broker is None]
+        new = [broker for broker_id, broker in brokers.items() if broker is not None and broker_id not in present]
+        cordoned = [broker.id for broker in new if is_cordoned(image, broker)]
+        if unknown:
+            problem = f"there is no broker {unknown[0]}"
+        elif cordoned:
+            problem = f"all directories of broker {cordoned[0]} are cordoned"
+        else:
             return
-        problem = f"there is no broker {unknown[0]}"
     raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{where} cannot be reassigned: {problem}")
 
 

@@ -31,9 +31,9 @@ class BrokerRegistration:
 
     `stopped_at_epoch`: the epoch of the broker's last run, if it still has everything that it had written: after a
     clean shutdown, or if only the process was killed. `previous_epoch`: the epoch at which the same process registered
-    before, if it did. `election_settings`: settings that the broker was started with and that
-    elections depend on, by name. The first broker that gives one sets it for the cluster, because every broker must
-    elect by the same settings.
+    before, if it did. `election_settings`: settings that the broker was started with and that elections depend on, by
+    name. The first broker that gives one sets it for the cluster, because every broker must elect by the same settings.
+    `cordoned`: the broker was started with all its directories cordoned.
     """
 
     broker_id: int
@@ -45,6 +45,7 @@ class BrokerRegistration:
     incarnation: bytes = b""
     previous_epoch: int | None = None
     election_settings: Mapping[str, str] = field(default_factory=dict)
+    cordoned: bool = False
     imported: tuple[Change, ...] = ()
     """A snapshot of the metadata of a broker that ran alone. It becomes that of the cluster if the cluster is new."""
 
@@ -84,6 +85,7 @@ def register_broker(
             clean=clean,
             features=registration.features,
             incarnation=registration.incarnation,
+            cordoned=registration.cordoned,
         )
     )
     common = image.config(ConfigResource.BROKER, "")

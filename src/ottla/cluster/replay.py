@@ -157,6 +157,7 @@ def _register_broker(draft: MutableImage, item: change.RegisterBroker) -> None:
         features=item.features,
         incarnation=item.incarnation,
         lost_directories=all_lost[-LOST_DIRECTORIES_MAX:],
+        cordoned=item.cordoned,
     )
     draft.brokers = draft.brokers.set(item.broker_id, broker)
     draft.step_down(item.broker_id)

@@ -98,6 +98,7 @@ def _list_cluster_changes(image: Union["Image", "MutableImage"]) -> Iterator[Cha
             features=broker.features,
             incarnation=broker.incarnation,
             lost_directories=broker.lost_directories,
+            cordoned=broker.cordoned,
         )
         if not broker.fenced:
             yield change.UnfenceBroker(broker.id, broker.epoch)

@@ -17,6 +17,7 @@ from ottla.cluster.changes import (
     SetConfig,
     encode,
 )
+from ottla.cluster.cordons import is_cordoned
 from ottla.cluster.image import Image, TopicImage, normalize
 from ottla.cluster.metadata import Decision
 from ottla.cluster.placement import place
@@ -167,8 +168,8 @@ def check_topic_configs(overrides: Mapping[str, str | None], config: BrokerConfi
 
 
 def limit_replicas(image: Image, wanted: int) -> int:
-    """The replication factor of an internal topic: `wanted`, but no more than there are brokers."""
-    return max(1, min(wanted, len(image.alive_brokers())))
+    """The replication factor of an internal topic: `wanted`, but no more than there are brokers for it."""
+    return max(1, min(wanted, sum(not is_cordoned(image, broker) for broker in image.alive_brokers())))
 
 
 def new_topic_id(image: Image, random: Random) -> bytes:
@@ -214,14 +215,18 @@ def _assign_replicas(image: Image, topic: NewTopic, config: BrokerConfig, random
 def place_replicas(image: Image, partitions: int, factor: int, random: Random) -> list[tuple[int, ...]]:
     """Choose the replicas of new partitions. INVALID_REPLICATION_FACTOR if there are not enough brokers.
 
-    As in Kafka, brokers that are away for now are chosen if the others do not suffice, but never as leaders.
+    As in Kafka, brokers that are away for now are chosen if the others do not suffice, but never as leaders. Brokers
+    that are cordoned are not chosen.
     """
-    brokers = image.all_brokers()
+    brokers = [broker for broker in image.all_brokers() if not is_cordoned(image, broker)]
     serving = [broker for broker in brokers if broker.serves]
     if not serving:
-        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "no broker is alive that could keep a replica")
+        message = "no broker is alive that could keep a replica, and has a directory that is not cordoned"
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
     if factor > len(brokers):
         count = f"{len(brokers)} {'is' if len(brokers) == 1 else 'are'} registered"
+        cordoned = len(image.all_brokers()) - len(brokers)
+        count += f", besides {cordoned} whose directories are all cordoned" if cordoned else ""
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"{factor} replicas need {factor} brokers; {count}")
     return place(serving, partitions, factor, random, [broker for broker in brokers if not broker.serves])
 
@@ -247,8 +252,11 @@ def check_replicas(image: Image, number: int, replicas: Sequence[int]) -> None:
     if len(set(replicas)) != len(replicas):
         raise _make_assignment_error(f"partition {number} names a broker twice: {list(replicas)}")
     for broker_id in replicas:
-        if image.broker(broker_id) is None:
+        broker = image.broker(broker_id)
+        if broker is None:
             raise _make_assignment_error(f"partition {number}: there is no broker {broker_id}")
+        if is_cordoned(image, broker):
+            raise _make_assignment_error(f"partition {number}: all directories of broker {broker_id} are cordoned")
     if not any(image.serves(broker_id) for broker_id in replicas):
         raise _make_assignment_error(f"partition {number}: none of the brokers {list(replicas)} is alive")
 

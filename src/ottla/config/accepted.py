@@ -51,7 +51,6 @@ controller.quorum.request.timeout.ms int 2000
 controller.quorum.retry.backoff.ms int 20
 controller.quorum.voters list ""
 controller.socket.timeout.ms int 30000
-cordoned.log.dirs list ""
 create.topic.policy.class.name class -
 delete.records.purgatory.purge.interval.requests int 1
 early.start.listeners list -

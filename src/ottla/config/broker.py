@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cached_property
+from posixpath import normpath
 from typing import Any
 
 from ottla.config.accepted import ACCEPTED, PREFIXES
@@ -17,6 +18,8 @@ from ottla.config.listeners import (
 from ottla.config.security_table import OLD_NAMES, split_listener_key
 from ottla.config.settings import ConfigError, ConfigSource, suggest_name
 from ottla.config.topic import TopicConfig
+
+ALL_DIRECTORIES = "*"
 
 
 class BrokerConfig(BrokerSettings):
@@ -86,6 +89,11 @@ class BrokerConfig(BrokerSettings):
         )
         return config
 
+    @property
+    def started_with(self) -> "BrokerConfig":
+        """The settings without those that were made since the broker was started."""
+        return self.with_run_time_settings({}, {})
+
     def value(self, name: str) -> Any:
         """The value in force, by Kafka's name, also of a setting without effect."""
         if name in self.table:
@@ -100,6 +108,14 @@ class BrokerConfig(BrokerSettings):
     def is_node_id_given(self) -> bool:
         """Whether the number of this broker is a setting, by its new or its old name, and not the default."""
         return "node.id" in self.given or (self.broker_id is not None and self.broker_id >= 0)
+
+    def is_cordoned(self, directory: str) -> bool:
+        """Whether a data directory gets no new replicas."""
+        return self.cordoned_log_dirs == (ALL_DIRECTORIES,) or normpath(directory) in self._cordoned_paths
+
+    @cached_property
+    def _cordoned_paths(self) -> frozenset[str]:
+        return frozenset(map(normpath, self.cordoned_log_dirs))
 
     @cached_property
     def endpoints(self) -> Listeners:
@@ -154,9 +170,25 @@ def _check_together(config: BrokerConfig) -> None:
         raise ConfigError("log.retention.ms: 0 is not a length of time; -1 means no limit")
     if config.topic_defaults.segment_ms < 1:
         raise ConfigError(f"log.roll.ms: {config.log_roll_ms} is below the minimum 1")
+    _check_cordoned(config)
     for lower, upper in _ORDERED:
         if config.value(lower) > config.value(upper):
             raise ConfigError(f"{lower}: {config.value(lower)} is above {upper} ({config.value(upper)})")
+
+
+def _check_cordoned(config: BrokerConfig) -> None:
+    """Each name is a data directory, and no two are the same: so their number tells whether any directory is left."""
+    names = config.cordoned_log_dirs
+    if not names or names == (ALL_DIRECTORIES,):
+        return
+    if ALL_DIRECTORIES in names:
+        raise ConfigError(f"cordoned.log.dirs: {ALL_DIRECTORIES} stands for all directories, and must be the only name")
+    known = {normpath(path) for path in config.log_dirs or names}
+    for number, name in enumerate(names):
+        if normpath(name) not in known:
+            raise ConfigError(f"cordoned.log.dirs: {name} is not in log.dirs")
+        if normpath(name) in map(normpath, names[:number]):
+            raise ConfigError(f"cordoned.log.dirs: {name} is named twice")
 
 
 _ORDERED = (

@@ -30,6 +30,7 @@ from ottla.config.settings import (
 from ottla.config.topic import COMPRESSION_TYPES, LONG_MAX, TIMESTAMP_TYPES
 
 CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
+PER_BROKER = UpdateMode.PER_BROKER
 INT_MAX = (1 << 31) - 1
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -64,6 +65,10 @@ class BrokerSettings(AuthorizerSettings, QuotaSettings, SecuritySettings):
     log_dir = Setting(
         LIST, None,
         doc="Old name of log.dirs. It has no default; Kafka's is in /tmp, which a reboot empties.",
+    )
+    cordoned_log_dirs = Setting(
+        LIST, (), mode=PER_BROKER,
+        doc="Data directories that get no new replicas, or * for all. A broker with no other gets none (KIP-1066).",
     )
     zookeeper_connect = Setting(
         STRING, "",

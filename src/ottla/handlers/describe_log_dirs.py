@@ -1,7 +1,7 @@
 """DescribeLogDirs: the data directories of this broker, the partitions in each, their sizes, and the free space.
 
 Versions: 2 flexible; 3 a code for the whole answer; 4 bytes of the volume (KIP-827); 5 cordoned directories (KIP-1066).
-A replica that is on its way to another directory is listed in both; no directory is cordoned.
+A replica that is on its way to another directory is listed in both.
 """
 
 from collections.abc import Callable
@@ -37,12 +37,12 @@ def handle(node: Node, call: Call[DescribeLogDirsRequest]) -> DescribeLogDirsRes
         wanted = {}
         for topic in call.body.topics:
             wanted.setdefault(topic.topic, set()).update(topic.partitions)
-    return DescribeLogDirsResponse(
-        results=[
-            describe(directory, partitions, wanted, list_arriving(node, directory), partial(find_lag, node))
-            for directory, partitions in node.replicas.group_by_directory().items()
-        ]
-    )
+    response = DescribeLogDirsResponse()
+    for directory, partitions in node.replicas.group_by_directory().items():
+        result = describe(directory, partitions, wanted, list_arriving(node, directory), partial(find_lag, node))
+        result.is_cordoned = node.config.is_cordoned(directory.path)
+        response.results.append(result)
+    return response
 
 
 def list_arriving(node: Node, directory: DataDirectory) -> list[Move]:

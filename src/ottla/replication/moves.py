@@ -90,6 +90,7 @@ class Moves:
         self._disk = disk
         self._clock = clock
         self._offload = offload
+        self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._moves: dict[Partition, Move] = {}
         self.throttle = ReplicationThrottle(
@@ -101,11 +102,13 @@ class Moves:
         return iter(self._moves.values())
 
     def find_directory(self, path: str) -> DataDirectory:
-        """The data directory with this path. KafkaError LOG_DIR_NOT_FOUND if there is none, or it has failed."""
+        """The data directory with this path. KafkaError if there is none, it has failed, or gets no new replicas."""
         for directory in self._replicas.directories:
             if directory.path == path:
                 if directory.failure is not None:
                     raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} has failed: {directory.failure}")
+                if self._settings().is_cordoned(path):
+                    raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{path} is cordoned")
                 return directory
         raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is no data directory of this broker")
 

@@ -386,12 +386,12 @@ class Reconciliation:
     def _create_log(self, topic: TopicImage, index: int, config: TopicConfig) -> None:
         """Create a log in the directory with the fewest partitions that has room. OSError if none has.
 
-        A directory that an administrator chose for the replica is tried first.
+        A directory that an administrator chose for the replica is tried first, and a cordoned one last.
         """
-        preferred = self._replicas.preferred.pop(TopicPartition(topic.name, index), None)
+        settings, preferred = self._settings(), self._replicas.preferred.pop(TopicPartition(topic.name, index), None)
         directories = sorted(
             self._replicas.directories_in_service(),
-            key=lambda directory: (directory is not preferred, directory.partition_count),
+            key=lambda each: (settings.is_cordoned(each.path), each is not preferred, each.partition_count),
         )
         for directory in directories:
             try:

@@ -92,6 +92,10 @@ def test_a_port_moves_the_one_listener_of_the_file(tmp_path: Path) -> None:
 def test_a_relative_directory_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert data_directory(up(data="here")) == str(tmp_path / "here")
+    # Cordoned directories are compared with them.
+    config = up(settings=["log.dirs=a,b", "cordoned.log.dirs=b"])
+    assert [config.is_cordoned(path) for path in config.log_dirs or ()] == [False, True]
+    assert up(settings=["log.dirs=a,b", "cordoned.log.dirs=*"]).cordoned_log_dirs == ("*",)
 
 
 @pytest.mark.parametrize(

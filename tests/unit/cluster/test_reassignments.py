@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from ottla.cluster.changes import NO_LEADER
+from ottla.cluster import changes as change
+from ottla.cluster.changes import NO_LEADER, ConfigResource
 from ottla.cluster.image import Image
 from ottla.cluster.reassignments import (
     AT_ONCE_MAX,
@@ -13,7 +14,7 @@ from ottla.cluster.reassignments import (
 )
 from ottla.errors import ErrorCode
 from ottla.topic_partition import TopicPartition
-from tests.unit.cluster.clusters import cluster, configured, decide, fenced, partition, started, with_isr
+from tests.unit.cluster.clusters import cluster, configured, decide, fenced, partition, started, step, with_isr
 
 FIRST = TopicPartition("orders", 0)
 Members = tuple[int, ...]
@@ -179,3 +180,11 @@ def test_a_call_has_its_limit() -> None:
         image = with_isr(image, (1, 2), index)
     assert finish_reassignments(image, 1).result == 1
     assert finish_reassignments(image).result == 2
+
+
+def test_a_cordoned_broker_keeps_its_replicas_and_gets_no_more() -> None:
+    image = cluster(3, (1, 2))
+    for broker, error in ((2, None), (3, ErrorCode.INVALID_REPLICA_ASSIGNMENT)):
+        image = step(image, change.SetConfig(ConfigResource.BROKER, str(broker), "cordoned.log.dirs", "*"))
+        assert alter(image, (2, 3))[1] == error
+    assert alter(image, (2, 1))[1] is None

@@ -7,6 +7,7 @@ import pytest
 from ottla.cluster import changes as change
 from ottla.cluster.changes import ConfigResource, Endpoint
 from ottla.cluster.image import EMPTY, Image
+from ottla.cluster.snapshots import write_snapshot
 from ottla.cluster.topics import (
     NewTopic,
     check_name,
@@ -257,3 +258,34 @@ def test_topic_ids_are_usable_everywhere() -> None:
 
     taken = EMPTY.replay(1, [change.CreateTopic(b"\x06" * 16, "a")])
     assert new_topic_id(taken, Scripted()) == b"\x07" * 16
+
+
+def cordon(image: Image, broker_id: int, value: str) -> Image:
+    setting = change.SetConfig(ConfigResource.BROKER, str(broker_id), "cordoned.log.dirs", value)
+    return image.replay(image.version + 1, [setting])
+
+
+@pytest.mark.parametrize("value", ["*", "/data"])
+def test_a_cordoned_broker_gets_no_replicas(value: str) -> None:
+    image = cordon(cluster(3), 2, value)
+    topic = created(image, NewTopic("orders", 6, 2)).topic("orders")
+    assert topic is not None
+    assert {member for state in topic.partitions for member in state.replicas} == {1, 3}
+    error = refusal(image, NewTopic("wide", 1, 3))
+    assert error.code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert str(error).endswith("2 are registered, besides 1 whose directories are all cordoned")
+    assert refusal(image, NewTopic("chosen", assignments={0: (1, 2)})).code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert limit_replicas(image, 3) == 2
+    everywhere = cordon(cordon(image, 1, value), 3, value)
+    assert refusal(everywhere, NewTopic("none", 1, 1)).code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert limit_replicas(everywhere, 3) == 1
+
+
+def test_a_broker_is_cordoned_as_it_was_started_unless_a_setting_says_otherwise() -> None:
+    image = cluster(2)
+    register = change.RegisterBroker(2, (bytes([2]) * 16,), (), cordoned=True)
+    image = image.replay(image.version + 1, [register])
+    image = image.replay(image.version + 1, [change.UnfenceBroker(2, image.version)])
+    image = EMPTY.replay(image.version, write_snapshot(image))  # as from a snapshot
+    assert limit_replicas(image, 2) == 1
+    assert limit_replicas(cordon(image, 2, ""), 2) == 2

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.broker import Broker
+from ottla.cluster.configs import ConfigAlteration, Operation, alter_brokers
 from ottla.cluster.topics import delete_topic
 from ottla.config import BrokerConfig
 from ottla.errors import ErrorCode, KafkaError
@@ -212,6 +213,49 @@ def test_a_replica_is_in_one_directory_at_every_moment_of_its_move() -> None:
                 seen.append(listed)
             await asyncio.sleep(0.0001)
         assert [sorted(listed) for listed in seen] == [sorted([(old, False), (new, True)]), [(new, False)]]
+        await broker.stop(1.0)
+
+    run(main())
+
+
+def test_cordoned_directories_get_no_new_replicas() -> None:
+    """They are named by a setting that can be changed, and a change takes effect at once. Replicas in them stay."""
+
+    async def main() -> None:
+        first, second, third = DIRECTORIES
+        broker = await started(new_disk(), cordoned_log_dirs=f"{first},{second}")
+        await create(broker, TOPIC, 4)
+        assert {directory_of(broker, TOPIC, number) for number in range(4)} == {third}
+        with pytest.raises(KafkaError) as caught:
+            target(broker, first)
+        assert caught.value.code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+        async def cordon(value: str | None) -> list[str]:
+            """Returns which directories the broker describes as cordoned."""
+            alteration = ConfigAlteration(
+                "cordoned.log.dirs", Operation.DELETE if value is None else Operation.SET, value
+            )
+            await broker.node.metadata.change(
+                lambda image: alter_brokers(image, str(broker.node.broker_id), [alteration], broker.node.config)
+            )
+            results = describe_log_dirs.handle(broker.node, call(DescribeLogDirsRequest())).results
+            return [each.log_dir for each in results if each.is_cordoned]
+
+        assert await cordon(f"{second},{third}") == [second, third]
+        await create(broker, "more", 4)
+        assert {directory_of(broker, "more", number) for number in range(4)} == {first}
+        assert directory_of(broker, TOPIC, 0) == third
+        for value in ("*", f"{third},{second},{first}"):
+            assert await cordon(value) == [first, second, third]
+            with pytest.raises(KafkaError) as caught:
+                await create(broker, "too-many", 1)
+            assert caught.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
+        for value in ("/elsewhere", f"{first},*", f"{first},{first}/"):
+            with pytest.raises(KafkaError) as caught:
+                await cordon(value)
+            assert caught.value.code == ErrorCode.INVALID_REQUEST
+        assert await cordon("") == []
+        assert await cordon(None) == [first, second]
         await broker.stop(1.0)
 
     run(main())
