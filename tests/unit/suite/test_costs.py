@@ -56,10 +56,11 @@ def test_every_dear_test_is_chosen_by_some_seed() -> None:
 
 
 def test_the_tests_of_a_dear_file_run_together_or_not_at_all() -> None:
-    files = [[item(f"tests/spark/test_{file}.py::test_{number}") for number in range(3)] for file in range(10)]
-    costs = {f"tests/spark/test_{file}.py": 5.0 for file in range(10)}
+    files = [[item(f"tests/spark/test_{file}.py::test_{number}") for number in range(3)] for file in range(20)]
+    costs = {f"tests/spark/test_{file}.py": 5.0 for file in range(20)}
     chosen = choose_tests([each for file in files for each in file], "7", costs)
-    assert sorted(len(chosen & {*file}) for file in files) == [0] * 8 + [3] * 2
+    taken = round(SHARE * len(files))
+    assert sorted(len(chosen & {*file}) for file in files) == [0] * (len(files) - taken) + [3] * taken
 
 
 def test_a_test_marked_always_runs_whatever_it_costs() -> None:
