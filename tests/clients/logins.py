@@ -28,6 +28,7 @@ EXCUSED = {
     "test_admin_acls.py": "shows what a broker without an authorizer answers",
     "test_acl_tool.py": "compares with Apache Kafka, whose broker has no listener with security",
     "test_compacted_files.py": _FILES,
+    "test_config_kinds.py": "changes settings of brokers, users and quotas, for which one has to be an administrator",
     "test_console_browser.py": "the console has tests of its logins of its own",
     "test_console_clusters.py": "the console has tests of its logins of its own",
     "test_kafka_flags.py": "compares the options of commands with those of Apache Kafka's tools at one broker of each",
