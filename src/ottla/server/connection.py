@@ -138,6 +138,10 @@ class Connection(asyncio.BufferedProtocol):
             self._dispatch = self._guard
         return True
 
+    def let_in(self, dispatch: Dispatch) -> None:
+        """From the next frame on, nothing stands between the client and dispatch."""
+        self._guard, self._dispatch = None, dispatch
+
     def _end_wait(self) -> None:
         """max.connection.creation.rate: this connection has its turn now. Handle what the client sent meanwhile."""
         self._task = None

@@ -36,6 +36,8 @@ class Guarded(Protocol):
 
     def drain(self) -> None: ...
 
+    def let_in(self, dispatch: Dispatch) -> None: ...
+
 
 class Entrance:
     def __init__(self, security: ListenerSecurity, authentication_s: float = AUTHENTICATION_S) -> None:
@@ -64,29 +66,30 @@ class Entrance:
             self.logins.failed += 1
             raise CloseConnection(str(error)) from None
         self.logins.successful += 1
-        return None if self.turns is None else Newcomer(connection.address, self.turns, dispatch)
+        return None if self.turns is None else Newcomer(connection, self.turns, dispatch)
 
 
 class Newcomer:
-    """A client with TLS and without SASL, which uses its handshake with its first request."""
+    """A client with TLS and without SASL, until it uses its handshake with its first request."""
 
-    __slots__ = ("_address", "_dispatch", "_turns")
+    __slots__ = ("_connection", "_dispatch", "_turns")
 
-    def __init__(self, address: str, turns: "Turns", dispatch: Dispatch) -> None:
-        self._address = address
-        self._turns: Turns | None = turns
+    def __init__(self, connection: Guarded, turns: "Turns", dispatch: Dispatch) -> None:
+        self._connection: Guarded | None = connection
+        self._turns = turns
         self._dispatch = dispatch
 
     def leave(self) -> None:
         """The connection is closed."""
+        self._connection = None
 
     def limit_frame(self, limit: int) -> int:
         return limit
 
     def __call__(self, client: Client, frame: Frame) -> Result:
-        if self._turns is not None:
-            self._turns.note_use(self._address)
-            self._turns = None
+        if self._connection is not None:
+            self._turns.note_use(self._connection.address)
+            self._connection.let_in(self._dispatch)
         return self._dispatch(client, frame)
 
 
