@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib import metadata
 from importlib.util import find_spec
 
 from ottla.cli.doctor.finding import NOTE, OK, PROBLEM, Finding
@@ -20,7 +19,8 @@ JAVA_S = 30.0
 
 _JAVA_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _RELEASE = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
-_PYSPARK = re.compile(r"pyspark\s*==\s*([\w.]+)")
+_VERSION = re.compile(r"^Version: (\S+)$", re.MULTILINE)
+_PYSPARK = re.compile(r"^Requires-Dist: pyspark\s*==\s*([\w.]+)", re.MULTILINE)
 
 
 def check_machine() -> Iterator[Finding]:
@@ -41,10 +41,25 @@ def check_python(version: tuple[int, ...]) -> Finding:
 
 
 def find_version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+    found = _VERSION.search(_read_metadata(package))
+    return found[1] if found else None
+
+
+def _read_metadata(package: str) -> str:
+    """What pip wrote about a package when it was installed; empty if it is not.
+
+    `importlib.metadata` could tell too, but it takes longer to import than all checks of this machine together.
+    """
+    name = re.compile(rf"{package}-[^-]+\.dist-info")
+    for directory in sys.path:
+        try:
+            installed = next(filter(name.fullmatch, os.listdir(directory or ".")), None)
+            if installed is not None:
+                with open(os.path.join(directory, installed, "METADATA"), encoding="utf-8") as file:
+                    return file.read()
+        except (OSError, UnicodeDecodeError):
+            continue
+    return ""
 
 
 def _check_numba() -> Finding:
@@ -58,11 +73,8 @@ def _check_numba() -> Finding:
 
 def find_wanted_pyspark() -> str | None:
     """The version of PySpark that the extra `spark` asks for."""
-    try:
-        requirements = metadata.requires("ottla") or []
-    except metadata.PackageNotFoundError:
-        return None
-    return next((found[1] for each in requirements if (found := _PYSPARK.match(each))), None)
+    found = _PYSPARK.search(_read_metadata("ottla"))
+    return found[1] if found else None
 
 
 def find_java() -> str:
