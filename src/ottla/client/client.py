@@ -10,13 +10,14 @@ process that unpickles it, all clients with the same settings are one object and
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from random import SystemRandom
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.client.backoff import Backoff
 from ottla.client.buffers import allocate_bytes
-from ottla.client.connection import Connection, NotAuthenticated, Request, Unreachable
+from ottla.client.connection import Awaited, Connection, NotAuthenticated, Request, Unreachable
 from ottla.client.settings import ClientSettings
 from ottla.errors import ErrorCode, KafkaError
 from ottla.topic_partition import TopicPartition
@@ -35,6 +36,9 @@ COORDINATOR_KINDS = {"group": 0, "transaction": 1}
 
 UNKNOWN_TOPIC_S = 2.0
 """How long a topic may stay unknown before it is an error: brokers learn of a new topic a moment after its creation."""
+
+REQUESTS_AHEAD = 2
+"""Requests that are sent before the answer of the first of them is read, where there are many."""
 
 RETRIABLE = frozenset(
     {
@@ -141,9 +145,12 @@ class Client:
                 found[topic.name] = len(topic.partitions)
         return found
 
+    def fetch_topics(self, names: Iterable[str] | None = None) -> list[MetadataResponseTopic]:
+        """What one broker says of these topics, or of all, now. Others learn of a change a moment earlier or later."""
+        return self._fetch_metadata(None if names is None else list(names)).topics
+
     def has_topic(self, name: str) -> bool:
-        """Whether a broker knows the topic now. Others may know a new topic a moment earlier or later."""
-        return not any(topic.error_code for topic in self._fetch_metadata([name]).topics)
+        return not any(topic.error_code for topic in self.fetch_topics([name]))
 
     def find_topic_id(self, topic: str) -> bytes:
         return self._find_topic(topic).topic_id
@@ -265,6 +272,42 @@ class Client:
     def ask_any(self, request: Request) -> Any:
         """The answer of any one broker."""
         return self.retry(lambda: self._ask_any(request))
+
+    def ask_any_in_turn(self, requests: Iterable[Request]) -> Generator[Any, None, None]:
+        """The answer of any one broker to each request. A broker works on the next ones while an answer is read."""
+        sent: deque[tuple[Request, Connection | None, Awaited | None]] = deque()
+        try:
+            for request in requests:
+                sent.append((request, *self._send_any(request)))
+                if len(sent) > REQUESTS_AHEAD:
+                    yield self._receive_or_ask_any(*sent.popleft())
+            while sent:
+                yield self._receive_or_ask_any(*sent.popleft())
+        finally:
+            for _, connection, awaited in sent:
+                if connection is not None and awaited is not None:
+                    connection.abandon(awaited)
+
+    def _send_any(self, request: Request) -> tuple[Connection, Awaited] | tuple[None, None]:
+        try:
+            connection = self.connect_any()
+            return connection, connection.send(request)
+        except NotAuthenticated:
+            raise
+        except Unreachable:
+            return None, None  # it is asked again, with pauses, when its turn has come
+
+    def _receive_or_ask_any(self, request: Request, connection: Connection | None, awaited: Awaited | None) -> Any:
+        try:
+            if connection is not None and awaited is not None:
+                return connection.receive(awaited)
+        except NotAuthenticated:
+            raise
+        except Unreachable:
+            for node, known in list(self._connections.items()):
+                if known is connection:
+                    self.disconnect(node)
+        return self.ask_any(request)
 
     def ask_each(self, request: Request) -> dict[int, Any]:
         """The answer of every broker, by broker id.

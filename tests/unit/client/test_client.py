@@ -20,6 +20,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import encode
 from ottla.testing import LocalBroker
 from ottla.topic_partition import TopicPartition
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.wire.produce import PartitionData, ProduceRequest, TopicData
 from tests.patience import PATIENCE_MS
@@ -88,6 +89,31 @@ def test_retriable_errors_are_retried(ottla_broker: LocalBroker, client: Client)
     ottla_broker.fail("Produce", "NOT_ENOUGH_REPLICAS")
     append(client, "events", 0, [1])
     assert client.list_offsets({where: LATEST})[where].offset == 1
+
+
+def test_many_requests_are_answered_in_their_order(ottla_broker: LocalBroker, client: Client) -> None:
+    # Some are under way when the connection is lost; the caller notices nothing.
+    names = [f"topic-{number}" for number in range(9)]
+    for name in names:
+        ottla_broker.create_topic(name)
+
+    def requests() -> Iterator[MetadataRequest]:
+        for number, name in enumerate(names):
+            if number == 4:
+                ottla_broker.drop("Metadata")
+            yield MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+
+    assert [answer.topics[0].name for answer in client.ask_any_in_turn(requests())] == names
+
+
+def test_answers_that_nobody_waits_for_are_dropped(ottla_broker: LocalBroker, client: Client) -> None:
+    ottla_broker.create_topic("events")
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="events")], allow_auto_topic_creation=False)
+    answers = client.ask_any_in_turn([request] * 9)
+    assert next(answers).topics[0].name == "events"
+    answers.close()
+    assert client.count_partitions(["events"]) == {"events": 1}
+    assert not client.connect_any()._early
 
 
 def test_a_broker_that_restarts_is_found_again(ottla_broker: LocalBroker, client: Client) -> None:

@@ -132,16 +132,23 @@ def list_reassignments(own: "Client") -> list[Reassignment]:
 def _fetch_min_in_sync(own: "Client", topics: list[str]) -> dict[str, int]:
     from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
-    found = {}
-    for begin in range(0, len(topics), TOPICS_AT_ONCE):
-        asked = [
-            DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[MIN_IN_SYNC])
-            for topic in topics[begin : begin + TOPICS_AT_ONCE]
-        ]
-        for result in own.ask_any(DescribeConfigsRequest(resources=asked)).results:
-            for config in result.configs:
-                found[result.resource_name] = int(config.value or 1)
-    return found
+    requests = (
+        DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(
+                    resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[MIN_IN_SYNC]
+                )
+                for topic in topics[begin : begin + TOPICS_AT_ONCE]
+            ]
+        )
+        for begin in range(0, len(topics), TOPICS_AT_ONCE)
+    )
+    return {
+        result.resource_name: int(config.value or 1)
+        for answer in own.ask_any_in_turn(requests)
+        for result in answer.results
+        for config in result.configs
+    }
 
 
 def raise_for_error(answer: Any, what: str) -> None:
