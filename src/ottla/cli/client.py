@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from ottla.client.client import Client
     from ottla.client.connection import Unreachable
+    from ottla.wire.messages.metadata import MetadataResponseTopic
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -181,6 +182,31 @@ def open_own_client(options: argparse.Namespace) -> "Iterator[Client]":
         yield client
 
 
+def find_topics(own: "Client", names: Iterable[str]) -> "dict[str, MetadataResponseTopic]":
+    """The metadata of these topics. CommandError if one does not exist; none is created."""
+    from ottla.client.connection import name_error
+    from ottla.errors import ErrorCode
+
+    found = {topic.name or "": topic for topic in own.fetch_topics(names)}
+    missing = [name for name, topic in found.items() if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    if missing:
+        raise explain_no_topic(own, *missing)
+    for name, topic in found.items():
+        if topic.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
+            raise CommandError(f"topic {name!r}: {name_error(topic.error_code)}")
+    return found
+
+
+def find_topic(own: "Client", name: str) -> "MetadataResponseTopic":
+    return find_topics(own, [name])[name]
+
+
+def explain_no_topic(own: "Client", *names: str) -> CommandError:
+    """The error for topics that do not exist, with the nearest one that does."""
+    hint = suggest(names[0], (topic.name or "" for topic in own.fetch_topics()))
+    return CommandError(f"there is no topic {', '.join(map(repr, names))} at {own.raw_settings[BOOTSTRAP]}{hint}")
+
+
 def explain_unreachable(error: "Unreachable") -> CommandError:
     from ottla.client.connection import NotAuthenticated, NotListening
 
@@ -271,9 +297,8 @@ class CommandClient(ClusterAccess):
         return description
 
     def explain_no_topic(self, *names: str) -> CommandError:
-        """The error for topics that do not exist, with the nearest one that does."""
-        hint = suggest(names[0], self.fetch_metadata().topics)
-        return CommandError(f"there is no topic {', '.join(map(repr, names))} at {self.address}{hint}")
+        with self.open_own_client() as own:
+            return explain_no_topic(own, *names)
 
     def list_offsets(
         self, topic: str, partitions: Iterable[int], spec: "OffsetSpec", *, uncommitted: bool = False

@@ -1,32 +1,29 @@
 """`ottla config list|get|set|delete`: settings of topics, brokers, groups, loggers and client metrics, and quotas."""
 
 import argparse
+from typing import TYPE_CHECKING
 
-from ottla.cli.client import CommandClient, open_own_client
-from ottla.cli.client_settings import add_client_arguments
+from ottla.cli.client import find_topic, open_own_client
+from ottla.cli.client_settings import BOOTSTRAP, add_client_arguments
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.config_listing import ListedSetting, find_own_source, list_settings
-from ottla.cli.entities import (
-    QUOTA_KINDS,
-    change_quota_settings,
-    change_resource_settings,
-    describe_resource,
-    is_own_kind,
-    read_quota_settings,
-    read_resource_settings,
-)
 from ottla.cli.output import JSON, add_format_argument, show_json, show_rows, show_table
+from ottla.cli.quota_settings import QUOTA_KINDS, change_quota_settings, read_quota_settings
 from ottla.cli.resource_settings import (
     KINDS,
     Change,
     Setting,
-    apply_changes,
+    change_settings,
     changes_of,
     check_broker_settings,
-    settings_of,
+    describe_resource,
+    read_settings,
 )
 from ottla.cli.suggestions import suggest
 from ottla.cli.user import MECHANISMS
+
+if TYPE_CHECKING:
+    from ottla.client.client import Client
 
 SECRET = "(secret)"
 ABOUT_BROKERS = ("broker", "broker-logger")
@@ -159,36 +156,30 @@ def _delete(options: argparse.Namespace) -> None:
 def _set(options: argparse.Namespace, changes: list[Change]) -> None:
     if not changes:
         raise CommandError("config set: nothing to change; give KEY=VALUE or --unset KEY", USAGE_ERROR)
-    if options.kind in QUOTA_KINDS:
-        with open_own_client(options) as own:
+    with open_own_client(options) as own:
+        if options.kind in QUOTA_KINDS:
             change_quota_settings(own, options.kind, options.name or None, changes, dry_run=options.dry_run)
-        return
-    client = _client(options)
-    if options.kind == "broker":
-        check_broker_settings(client, [change.name for change in changes])
-    if is_own_kind(options.kind, options.name):
-        with client.open_own_client() as own:
-            change_resource_settings(own, options.kind, options.name, changes, dry_run=options.dry_run)
-    else:
-        apply_changes(client, options.kind, options.name, changes, dry_run=options.dry_run)
+            return
+        _require_resource(own, options)
+        if options.kind == "broker":
+            check_broker_settings(own, [change.name for change in changes])
+        change_settings(own, options.kind, options.name, changes, dry_run=options.dry_run)
 
 
 def _read(options: argparse.Namespace) -> list[Setting]:
-    if options.kind in QUOTA_KINDS:
-        with open_own_client(options) as own:
+    with open_own_client(options) as own:
+        if options.kind in QUOTA_KINDS:
             return read_quota_settings(own, options.kind, options.name or None)
-    if is_own_kind(options.kind, options.name):
-        with _client(options).open_own_client() as own:
-            return read_resource_settings(own, options.kind, options.name)
-    return settings_of(_client(options), options.kind, options.name)
+        _require_resource(own, options)
+        return read_settings(own, options.kind, options.name)
 
 
-def _client(options: argparse.Namespace) -> CommandClient:
-    """A client, after checking that the topic or broker exists: the library would wait for a missing broker."""
-    client = CommandClient(options)
+def _require_resource(own: "Client", options: argparse.Namespace) -> None:
+    """CommandError if there is no such topic or broker."""
     if options.kind == "topic":
-        client.describe_topic(options.name)
-    if options.kind in ABOUT_BROKERS and options.name and int(options.name) not in client.brokers:
-        brokers = ", ".join(map(str, sorted(client.brokers)))
-        raise CommandError(f"there is no broker {options.name} at {client.address}, only {brokers}")
-    return client
+        find_topic(own, options.name)
+    if options.kind in ABOUT_BROKERS and options.name:
+        known = own.list_brokers()
+        if int(options.name) not in known:
+            address = own.raw_settings[BOOTSTRAP]
+            raise CommandError(f"there is no broker {options.name} at {address}, only {', '.join(map(str, known))}")

@@ -1,21 +1,21 @@
 """`ottla config list`: the topics, brokers, groups, users, ... that have settings of their own, and these settings."""
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cli.command_error import CommandError
-from ottla.cli.entities import QUOTA_KINDS, SOURCES, describe_resource
+from ottla.cli.quota_settings import QUOTA_KINDS
 from ottla.cli.quotas import DEFAULT, TYPES, format_amount
+from ottla.cli.resource_settings import RESOURCE_TYPES, SOURCES, describe_resource
 
 if TYPE_CHECKING:
     from ottla.client.client import Client
+    from ottla.wire.messages.describe_configs import DescribeConfigsResponse
 
-RESOURCE_TYPES = {"topic": 2, "broker": 4, "broker-logger": 8, "client-metrics": 16, "group": 32}
 OWN_SOURCES = {"topic": 1, "broker": 2, "broker-logger": 6, "client-metrics": 7, "group": 8}
 """The source of a setting that was set for the resource itself."""
 DEFAULT_BROKER_SOURCE = 3
-DESCRIBED_AT_ONCE = 200
+DESCRIBED_AT_ONCE = 500
 INTERNAL = "__"
 """How the names of internal topics begin, whose settings the brokers chose."""
 _ANY_NAME = 2
@@ -42,19 +42,9 @@ def find_own_source(kind: str, name: str) -> str:
 
 def _list_resources(client: "Client", kind: str) -> Iterator[ListedSetting]:
     from ottla.client.connection import name_error
-    from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
-    names = iter(_list_names(client, kind))
-    at_once = 1 if kind in ("broker", "broker-logger") else DESCRIBED_AT_ONCE
     defaults: object = None
-    while chosen := list(islice(names, at_once)):
-        asked = [
-            DescribeConfigsResource(resource_type=RESOURCE_TYPES[kind], resource_name=name, configuration_keys=None)
-            for name in chosen
-        ]
-        request = DescribeConfigsRequest(resources=asked)
-        of_broker = at_once == 1 and chosen[0]
-        answer = client.ask_broker(int(chosen[0]), request) if of_broker else client.ask_any(request)
+    for answer in _describe_all(client, kind, _list_names(client, kind)):
         for result in answer.results:
             name = result.resource_name
             if result.error_code:
@@ -70,7 +60,28 @@ def _list_resources(client: "Client", kind: str) -> Iterator[ListedSetting]:
                 yield ListedSetting(name or DEFAULT, entry.name, "(secret)" if entry.is_sensitive else entry.value)
 
 
-def _list_names(client: "Client", kind: str) -> Iterable[str]:
+def _describe_all(client: "Client", kind: str, names: Sequence[str]) -> "Iterator[DescribeConfigsResponse]":
+    from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+
+    def make_request(*chosen: str) -> DescribeConfigsRequest:
+        code = RESOURCE_TYPES[kind]
+        return DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(resource_type=code, resource_name=name, configuration_keys=None)
+                for name in chosen
+            ]
+        )
+
+    if kind in ("broker", "broker-logger"):
+        for name in names:  # each broker knows its own settings only
+            request = make_request(name)
+            yield client.ask_broker(int(name), request) if name else client.ask_any(request)
+    else:
+        begins = range(0, len(names), DESCRIBED_AT_ONCE)
+        yield from client.ask_any_in_turn(make_request(*names[each : each + DESCRIBED_AT_ONCE]) for each in begins)
+
+
+def _list_names(client: "Client", kind: str) -> Sequence[str]:
     from ottla.client.connection import name_error
     from ottla.wire.messages.list_config_resources import ListConfigResourcesRequest
     from ottla.wire.messages.metadata import MetadataRequest

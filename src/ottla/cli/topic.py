@@ -8,7 +8,7 @@ from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.numbers import INT16_MAX, int_between, parse_count, parse_offset, parse_partition, parse_partition_count
 from ottla.cli.output import JSON, add_format_argument, counted, show_json, show_rows
 from ottla.cli.pairs import parse_pairs
-from ottla.cli.resource_settings import apply_changes, changes_of
+from ottla.cli.resource_settings import change_settings, changes_of
 from ottla.cli.suggestions import suggest
 from ottla.cli.topic_description import describe_topics, show_topics
 from ottla.cli.topic_trim import trim
@@ -194,11 +194,13 @@ def _alter(options: argparse.Namespace) -> None:
         verb = "can have" if options.dry_run else "has"
         print(f"topic {options.name!r} {verb} {counted(options.partitions, 'partition')}")
     if changes:
-        apply_changes(client, "topic", options.name, changes, dry_run=options.dry_run)
+        with client.open_own_client() as own:
+            change_settings(own, "topic", options.name, changes, dry_run=options.dry_run)
 
 
 def _describe(options: argparse.Namespace) -> None:
-    topics = describe_topics(CommandClient(options), options.names)
+    with open_own_client(options) as own:
+        topics = describe_topics(own, options.names)
     if options.format == JSON:
         show_json([topic.document() for topic in topics])
     else:

@@ -1,17 +1,17 @@
 """What `ottla topic describe` shows: the replicas of each partition, their directories, offsets, and settings."""
 
+from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.cli.client import CommandClient
+from ottla.cli.client import find_topics
 from ottla.cli.command_error import CommandError
 from ottla.cli.output import counted, show_table
-from ottla.cli.resource_settings import settings_of
+from ottla.cli.resource_settings import read_settings
 from ottla.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import TopicDescription
-
-_URL_SAFE = str.maketrans("+/", "-_")  # as Kafka's own tools write ids
+    from ottla.client.client import Client
+    from ottla.wire.messages.metadata import MetadataResponseTopic
 
 
 class Copy(NamedTuple):
@@ -63,18 +63,15 @@ class TopicDetails(NamedTuple):
         }
 
 
-def describe_topics(client: CommandClient, names: list[str]) -> list[TopicDetails]:
+def describe_topics(own: "Client", names: list[str]) -> list[TopicDetails]:
     """Describes topics in the order of `names`. Raises CommandError if one does not exist."""
-    found = client.describe_topics(list(dict.fromkeys(names)))
-    missing = [name for name, topic in found.items() if topic is None]
-    if missing:
-        raise client.explain_no_topic(*missing)
-    topics = {name: topic for name, topic in found.items() if topic is not None}
-    copies = _list_copies(client, topics)
-    return [_describe_topic(client, name, topic, copies) for name, topic in topics.items()]
+    found = find_topics(own, dict.fromkeys(names))
+    topics = {name: found[name] for name in dict.fromkeys(names)}
+    copies = _list_copies(own, topics)
+    return [_describe_topic(own, name, topic, copies) for name, topic in topics.items()]
 
 
-def _list_copies(client: CommandClient, topics: "dict[str, TopicDescription]") -> dict[TopicPartition, list[Copy]]:
+def _list_copies(own: "Client", topics: "dict[str, MetadataResponseTopic]") -> dict[TopicPartition, list[Copy]]:
     """The replicas of these topics on disk. A broker that cannot be reached, or does not permit it, is left out."""
     from ottla.client.connection import Unreachable
     from ottla.errors import KafkaError
@@ -86,51 +83,52 @@ def _list_copies(client: CommandClient, topics: "dict[str, TopicDescription]") -
 
     copies: dict[TopicPartition, list[Copy]] = {}
     wanted = [
-        DescribableLogDirTopic(topic=name, partitions=[partition.id for partition in topic.partitions])
+        DescribableLogDirTopic(topic=name, partitions=[each.partition_index for each in topic.partitions])
         for name, topic in topics.items()
     ]
-    with client.open_own_client() as own:
-        for broker in own.list_brokers():
-            try:
-                response: DescribeLogDirsResponse = own.connect(broker).ask(DescribeLogDirsRequest(topics=wanted))
-            except (Unreachable, KafkaError):
-                continue
-            for directory in response.results:
-                for topic in directory.topics:
-                    for kept in topic.partitions:
-                        copy = Copy(broker, directory.log_dir, kept.partition_size, kept.offset_lag)
-                        copies.setdefault(TopicPartition(topic.name, kept.partition_index), []).append(copy)
+    for broker in own.list_brokers():
+        try:
+            response: DescribeLogDirsResponse = own.connect(broker).ask(DescribeLogDirsRequest(topics=wanted))
+        except (Unreachable, KafkaError):
+            continue
+        for directory in response.results:
+            for topic in directory.topics:
+                for kept in topic.partitions:
+                    copy = Copy(broker, directory.log_dir, kept.partition_size, kept.offset_lag)
+                    copies.setdefault(TopicPartition(topic.name, kept.partition_index), []).append(copy)
     return copies
 
 
 def _describe_topic(
-    client: CommandClient, name: str, topic: "TopicDescription", copies: dict[TopicPartition, list[Copy]]
+    own: "Client", name: str, topic: "MetadataResponseTopic", copies: dict[TopicPartition, list[Copy]]
 ) -> TopicDetails:
-    from confluent_kafka.admin import OffsetSpec
+    from ottla.client.client import EARLIEST, LATEST, READ_COMMITTED
 
-    led = [partition.id for partition in topic.partitions if partition.leader is not None]
-    beginnings = client.list_offsets(name, led, OffsetSpec.earliest())
-    ends = client.list_offsets(name, led, OffsetSpec.latest())
-    rows = [
-        PartitionRow(
-            partition.id,
-            partition.leader.id if partition.leader is not None else None,
-            [node.id for node in partition.replicas],
-            [node.id for node in partition.isr],
-            beginnings.get(partition.id),
-            ends.get(partition.id),
-            copies.get(TopicPartition(name, partition.id), []),
+    led = [TopicPartition(name, each.partition_index) for each in topic.partitions if each.leader_id >= 0]
+    beginnings = own.list_offsets(dict.fromkeys(led, EARLIEST), READ_COMMITTED)
+    ends = own.list_offsets(dict.fromkeys(led, LATEST), READ_COMMITTED)
+    rows = []
+    for each in sorted(topic.partitions, key=lambda each: each.partition_index):
+        where = TopicPartition(name, each.partition_index)
+        rows.append(
+            PartitionRow(
+                each.partition_index,
+                each.leader_id if each.leader_id >= 0 else None,
+                each.replica_nodes,
+                each.isr_nodes,
+                beginnings[where].offset if where in beginnings else None,
+                ends[where].offset if where in ends else None,
+                copies.get(where, []),
+            )
         )
-        for partition in sorted(topic.partitions, key=lambda partition: partition.id)
-    ]
-    topic_id = str(topic.topic_id).translate(_URL_SAFE)
-    return TopicDetails(name, topic_id, topic.is_internal, rows, _fetch_settings(client, name))
+    topic_id = urlsafe_b64encode(topic.topic_id).decode().rstrip("=")  # as Kafka's own tools write ids
+    return TopicDetails(name, topic_id, topic.is_internal, rows, _fetch_settings(own, name))
 
 
-def _fetch_settings(client: CommandClient, name: str) -> dict[str, str | None] | None:
+def _fetch_settings(own: "Client", name: str) -> dict[str, str | None] | None:
     """The settings set for a topic; None if the client may not read them."""
     try:
-        settings = settings_of(client, "topic", name)
+        settings = read_settings(own, "topic", name)
     except CommandError:
         return None
     return {setting.name: setting.value for setting in settings if setting.source == "dynamic-topic"}
