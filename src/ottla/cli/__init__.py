@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _open_missing_streams()
     gc.set_threshold(GARBAGE_THRESHOLD)
     try:
-        parser = command_parser({command})
+        parser = command_parser({command}, others=command not in COMMANDS or given[0] != command)
         options, left = parser.parse_known_args(given)
         if left:
             _refuse_words(parser, options, left)
@@ -215,12 +215,17 @@ class CommandParser(argparse.ArgumentParser):
         self.exit(USAGE_ERROR, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
-def command_parser(wanted: Collection[str]) -> CommandParser:
-    """The parser of all commands. Only the `wanted` ones have their arguments, because only they are imported."""
+def command_parser(wanted: Collection[str], *, others: bool = True) -> CommandParser:
+    """The parser of commands. Only the `wanted` ones have their arguments, because only they are imported.
+
+    Without `others` it knows no other commands: making their parsers takes longer than parsing.
+    """
     parser = CommandParser(prog="ottla", description="An event streaming platform that speaks Kafka.")
     parser.add_argument("--version", action="version", version=f"ottla {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, purpose in COMMANDS.items():
+        if name not in wanted and not others:
+            continue
         command = commands.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
         if name in wanted:
             import_module(f"ottla.cli.{name}").add_arguments(command)
