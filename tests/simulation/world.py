@@ -20,8 +20,7 @@ from threading import get_ident
 from typing import Any
 
 from ottla.cluster.memory_store import MemoryStore
-from ottla.cluster.metadata_log import LogUnavailable
-from ottla.cluster.store import StoreError
+from ottla.cluster.store import StoreUnavailable
 from ottla.config import BrokerConfig
 from ottla.errors import KafkaError
 from ottla.storage.directories import FAILED_FSYNC, DirectoryError
@@ -106,7 +105,7 @@ class Machine:
             process.broker.failure.add_done_callback(lambda failure: self._gives_up(process, failure.result()))
             return True
         if process.alive:
-            if not isinstance(error, OSError | KafkaError | DirectoryError | StoreError | LogUnavailable):
+            if not isinstance(error, OSError | KafkaError | DirectoryError | StoreUnavailable):
                 self.world.surprises.append(f"{self.name} cannot start: {error!r}")
             self._note(f"cannot start: {error}")
             self.crash(Ending.KILL)

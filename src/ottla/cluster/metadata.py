@@ -27,6 +27,7 @@ Listener = Callable[[Image, Image, Sequence[Change]], None]
 are the deletion of topics that are gone, then everything in the snapshot: compare the images instead."""
 
 UNAVAILABLE_S = 0.1
+LOADING_PAUSE_S = 0.5
 CATCH_UP_INTERVAL_S = 0.02
 """Seconds between two reads of the head on behalf of clients. Requests that arrive in between share the next read."""
 
@@ -71,8 +72,14 @@ class Metadata:
         self._entry_listeners.append(listener)
 
     async def load(self) -> Image:
-        """Replay the log up to its head."""
-        entries = await self._read(newest=True)
+        """Replay the log up to its head. While it cannot be read, it is tried again."""
+        while True:
+            try:
+                entries = await self._read(newest=True)
+                break
+            except LogUnavailable as error:
+                logger.info("the metadata cannot be read yet: %s", error)
+                await asyncio.sleep(LOADING_PAUSE_S)
         self._replay(entries)
         changes = (change for entry in entries for change in entry.changes)
         self.deleted_before = frozenset(change.topic_id for change in changes if isinstance(change, DeleteTopic))

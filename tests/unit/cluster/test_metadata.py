@@ -13,7 +13,7 @@ from ottla.cluster.changes import Change, CreateTopic, DeleteTopic, Endpoint, Se
 from ottla.cluster.changes import ConfigResource as Resource
 from ottla.cluster.image import Image, ReplayError
 from ottla.cluster.metadata import Decision, Metadata
-from ottla.cluster.metadata_log import Conflict, Entry
+from ottla.cluster.metadata_log import Conflict, Entry, LogUnavailable
 from ottla.cluster.registration import BrokerRegistration, register_broker
 from ottla.errors import ErrorCode, KafkaError
 
@@ -29,6 +29,7 @@ class SharedLog:
         self.entries: list[Entry] = []
         self.snapshots: list[Image] = []
         self.conflicts = 0
+        self.failing_reads = 0
         self.snapshot_after = 1 << 30
         self._random = random
 
@@ -46,6 +47,9 @@ class SharedLog:
 
     async def read(self, after: int, *, newest: bool = True) -> Sequence[Entry]:
         await self._pause()
+        if self.failing_reads:
+            self.failing_reads -= 1
+            raise LogUnavailable("ConnectionLoss")
         return self.entries[after:]
 
     async def wait_for_growth(self, beyond: int) -> None:
@@ -227,3 +231,15 @@ def test_producer_ids_are_never_given_twice() -> None:
             await members[0].reserve_producer_ids(7, 1, 10)
 
     run(main())
+
+
+def test_a_broker_that_starts_waits_for_the_log() -> None:
+    # ZooKeeper was restarted while the metadata were read: no reason for a broker to give up its start.
+    async def main() -> int:
+        log = SharedLog(Random(1))
+        await Metadata(log, Random(2), on_failure=pytest.fail).change(counting("a"))
+        log.failing_reads = 2
+        image = await Metadata(log, Random(3), on_failure=pytest.fail).load()
+        return image.features["a"]
+
+    assert run(main()) == 1
