@@ -233,7 +233,7 @@ def test_a_new_user_sees_a_record_live(fresh: tuple[Installation, float], capsys
 def test_the_container_file_builds_a_broker(tmp_path: Path) -> None:
     """With buildah, which needs no daemon. The image's own user starts the broker."""
     buildah = require_program("buildah")
-    pulled = subprocess.run([buildah, "pull", BASE_IMAGE], capture_output=True, text=True)
+    pulled = subprocess.run([buildah, "pull", "--policy", "missing", BASE_IMAGE], capture_output=True, text=True)
     if pulled.returncode != 0:
         skip_without("a container registry", f"{BASE_IMAGE} cannot be pulled")
     isolation = ("--isolation", "chroot")

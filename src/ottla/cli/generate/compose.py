@@ -51,7 +51,8 @@ def _build_broker(number: int, brokers: int, image: str, source: str | None) -> 
     port = find_port(number)
     replicas = min(brokers, REPLICAS)
     return {
-        "build": _build_image(source),
+        # The brokers have one image, so the first one builds it for all.
+        **({"build": _build_image(source)} if number == 1 else {}),
         "image": image,
         "restart": "on-failure",
         "stop_grace_period": "60s",
