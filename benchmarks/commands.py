@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import ottla.testing
-from benchmarks import PROJECT
+from benchmarks.peers.ottla_broker import build_environment
 from benchmarks.report import describe_machine
 from ottla.cli import COMMANDS
 from ottla.client.client import Client
@@ -102,8 +102,12 @@ def create_topics(bootstrap: str, topics: int) -> None:
 def measure_all(topics: int, times: int) -> Iterator[Timing]:
     with tempfile.TemporaryDirectory() as home, ottla.testing.broker(process=True) as broker:
         create_topics(broker.bootstrap, topics)
-        paths = {"PYTHONPATH": str(PROJECT / "src"), "XDG_CONFIG_HOME": home, "XDG_DATA_HOME": home}
-        environment = {**os.environ, **paths, "OTTLA_BOOTSTRAP": broker.bootstrap, "OTTLA_COMPLETION_SECONDS": "60"}
+        environment = build_environment() | {
+            "XDG_CONFIG_HOME": home,
+            "XDG_DATA_HOME": home,
+            "OTTLA_BOOTSTRAP": broker.bootstrap,
+            "OTTLA_COMPLETION_SECONDS": "60",
+        }
         measure(("group", "reset", "readers", "--topic", "topic-00000", "--to-earliest"), 1, environment)
         for words in list_commands(topics):
             yield measure(words, times, environment)
