@@ -110,10 +110,12 @@ def describe_broker(config: BrokerConfig, keys: Container[str] | None = None) ->
         if keys is not None and name not in keys:
             continue
         setting = _find_setting(name)
+        is_other_name = name == "broker.id" and name not in config.given
+        current = "node.id" if is_other_name else name  # the two names of a broker's number
         yield Description(
             name,
-            None if setting.sensitive else render(config.value(name)),
-            _find_source(name, config),
+            None if setting.sensitive else render(config.value(current)),
+            _find_source(current, config),
             _list_contributions(_STAND_INS.get(name, (name,)), config),
             "" if setting is UNKNOWN else setting.kind.name,
             setting.doc if isinstance(setting, Setting) else NO_EFFECT,

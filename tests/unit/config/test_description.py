@@ -154,3 +154,10 @@ def test_run_time_layers_are_replaced_not_piled_up() -> None:
     assert again.message_max_bytes == BrokerConfig.of({}).message_max_bytes
     assert (again.num_partitions, again.log_retention_ms) == (3, 9)
     assert again.with_run_time_settings({}, {}) == BrokerConfig.of({"num.partitions": "3"})
+
+
+@pytest.mark.parametrize("given", ["node.id", "broker.id"])
+def test_a_broker_shows_its_number_by_both_names(given: str) -> None:
+    found = {each.name: each for each in describe_broker(BrokerConfig.of({given: "7"}))}
+    assert (found["node.id"].value, found["broker.id"].value) == ("7", "7")
+    assert found[given].source is ConfigSource.STARTED_WITH
