@@ -15,7 +15,7 @@ from ottla.cluster.change_queue import ChangeQueue, OutcomeUnknown
 from ottla.cluster.changes import Change, DeleteTopic, ReserveProducerIds
 from ottla.cluster.decision import Decision
 from ottla.cluster.image import EMPTY, Image, ReplayError
-from ottla.cluster.metadata_log import Entry, LogBehind, LogUnavailable, MetadataLog
+from ottla.cluster.metadata_log import Entry, LogBehind, LogDisconnected, LogUnavailable, MetadataLog
 from ottla.errors import ErrorCode, KafkaError
 
 __all__ = ["Decision", "Listener", "Metadata", "OutcomeUnknown"]
@@ -27,7 +27,6 @@ Listener = Callable[[Image, Image, Sequence[Change]], None]
 are the deletion of topics that are gone, then everything in the snapshot: compare the images instead."""
 
 UNAVAILABLE_S = 0.1
-LOADING_PAUSE_S = 0.5
 CATCH_UP_INTERVAL_S = 0.02
 """Seconds between two reads of the head on behalf of clients. Requests that arrive in between share the next read."""
 
@@ -72,14 +71,17 @@ class Metadata:
         self._entry_listeners.append(listener)
 
     async def load(self) -> Image:
-        """Replay the log up to its head. While it cannot be read, it is tried again."""
+        """Replay the log up to its head as soon as it is connected. LogUnavailable if it cannot be read even then."""
+        attempts = 0
         while True:
             try:
                 entries = await self._read(newest=True)
                 break
-            except LogUnavailable as error:
-                logger.info("the metadata cannot be read yet: %s", error)
-                await asyncio.sleep(LOADING_PAUSE_S)
+            except LogDisconnected as error:
+                attempts += 1
+                if attempts == 1:
+                    logger.warning("the metadata cannot be read yet: %s", error)
+                await asyncio.sleep(UNAVAILABLE_S)
         self._replay(entries)
         changes = (change for entry in entries for change in entry.changes)
         self.deleted_before = frozenset(change.topic_id for change in changes if isinstance(change, DeleteTopic))

@@ -16,6 +16,10 @@ class LogUnavailable(Exception):
     """The log cannot be reached at present. Nothing was appended; the same call may succeed later."""
 
 
+class LogDisconnected(LogUnavailable):
+    """There is no connection to the log. It is made again without the caller's help."""
+
+
 class NotAMember(LogUnavailable):
     """The log takes entries only from brokers that are alive in the cluster, and this one has to register again."""
 

@@ -20,7 +20,15 @@ from ottla.cluster import znodes
 from ottla.cluster.changes import BecomeController, Change, RegisterBroker
 from ottla.cluster.connection import StoreConnection
 from ottla.cluster.image import Image
-from ottla.cluster.metadata_log import Conflict, Entry, LogBehind, LogUnavailable, NotAMember, NotController
+from ottla.cluster.metadata_log import (
+    Conflict,
+    Entry,
+    LogBehind,
+    LogDisconnected,
+    LogUnavailable,
+    NotAMember,
+    NotController,
+)
 from ottla.cluster.shared_snapshots import MissingEntries, SharedSnapshots
 from ottla.cluster.store import (
     BadVersion,
@@ -28,9 +36,11 @@ from ottla.cluster.store import (
     ConnectionLost,
     Create,
     Delete,
+    Disconnected,
     NodeExists,
     NoNode,
     Operation,
+    SessionExpired,
     SessionState,
     SetData,
     StoreError,
@@ -126,7 +136,7 @@ class SharedLog:
             except MissingEntries:
                 continue
             except StoreError as error:
-                raise LogUnavailable(str(error)) from None
+                raise _explain_unavailable(error) from None
         raise LogUnavailable(f"entries after version {after} were removed while they were read")
 
     async def wait_for_growth(self, beyond: int) -> None:
@@ -251,7 +261,7 @@ class SharedLog:
             session = self._connection.require()
             return session, await ask(session)
         except StoreError as error:
-            raise LogUnavailable(str(error)) from None
+            raise _explain_unavailable(error) from None
 
     async def _read_head(self, session: StoreSession, newest: bool) -> _Head:
         if newest:
@@ -308,3 +318,8 @@ class SharedLog:
                 entries.append(znodes.decode_entry(version, node.data))
                 self._snapshots.count(1, len(node.data))
         return entries
+
+
+def _explain_unavailable(error: StoreError) -> LogUnavailable:
+    is_connection = isinstance(error, Disconnected | ConnectionLost | SessionExpired)
+    return LogDisconnected(str(error)) if is_connection else LogUnavailable(str(error))
