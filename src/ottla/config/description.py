@@ -110,13 +110,13 @@ def describe_broker(config: BrokerConfig, keys: Container[str] | None = None) ->
         if keys is not None and name not in keys:
             continue
         setting = _find_setting(name)
-        is_other_name = name == "broker.id" and name not in config.given
-        current = "node.id" if is_other_name else name  # the two names of a broker's number
+        other = _NUMBER_NAMES.get(name)
+        current = other if other is not None and name not in config.given and other in config.given else name
         yield Description(
             name,
-            None if setting.sensitive else render(config.value(current)),
+            None if setting.sensitive else render(config.value("node.id" if other is not None else name)),
             _find_source(current, config),
-            _list_contributions(_STAND_INS.get(name, (name,)), config),
+            _list_contributions(_STAND_INS.get(name, (current,)), config),
             "" if setting is UNKNOWN else setting.kind.name,
             setting.doc if isinstance(setting, Setting) else NO_EFFECT,
             read_only=setting.mode is UpdateMode.READ_ONLY,
@@ -175,6 +175,9 @@ def _find_stand_ins() -> dict[str, tuple[str, ...]]:
         found.update({name: names[position:] for position, name in enumerate(names)})
     return found
 
+
+_NUMBER_NAMES = {"broker.id": "node.id", "node.id": "broker.id"}
+"""A broker's number has two names. Whichever is set counts for both."""
 
 _STAND_INS = _find_stand_ins()
 """Broker setting -> the setting itself and those that are used if it is not set, in order."""

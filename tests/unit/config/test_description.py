@@ -160,4 +160,5 @@ def test_run_time_layers_are_replaced_not_piled_up() -> None:
 def test_a_broker_shows_its_number_by_both_names(given: str) -> None:
     found = {each.name: each for each in describe_broker(BrokerConfig.of({given: "7"}))}
     assert (found["node.id"].value, found["broker.id"].value) == ("7", "7")
-    assert found[given].source is ConfigSource.STARTED_WITH
+    assert {found[name].source for name in ("node.id", "broker.id")} == {ConfigSource.STARTED_WITH}
+    assert found["node.id"].contributions == found["broker.id"].contributions
