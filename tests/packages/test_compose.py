@@ -14,7 +14,7 @@ from tests.needs import require_program, skip_without
 from tests.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
-FILE = ROOT / "deploy" / "docker" / "compose.yaml"
+IMAGE = "ottla-test"
 BOOTSTRAP = "localhost:19092,localhost:29092,localhost:39092"
 BROKERS = 3
 RECORDS = 2_000
@@ -33,27 +33,31 @@ def run_ottla(*words: str, given: str | None = None) -> str:
 
 
 @pytest.fixture
-def compose() -> Iterator[Compose]:
-    """Runs `docker compose`, with a project of its own. The cluster is up; in the end all of it is removed."""
+def compose(tmp_path: Path) -> Iterator[Compose]:
+    """Runs `docker compose`, with a project and an image of its own. The cluster is up; in the end it is removed."""
     docker = require_program("docker")
     if run(docker, "compose", "version").returncode != 0:
         skip_without("docker compose", "the plug-in is not installed")
     if run(docker, "info").returncode != 0:
         skip_without("a container engine", "docker finds none")
     project = f"ottla-test-{uuid.uuid4().hex[:8]}"
+    file = str(tmp_path / "compose.yaml")
+    generate = ("generate", "compose", "--image", IMAGE, "--source", str(ROOT), "--output", file)
+    assert run(sys.executable, "-m", "ottla", *generate).returncode == 0
 
     def ask(*words: str) -> str:
-        ended = run(docker, "compose", "-p", project, "-f", str(FILE), *words)
+        ended = run(docker, "compose", "-p", project, "-f", file, *words)
         assert ended.returncode == 0, f"docker compose {words}: {ended.stdout}{ended.stderr}"
         return ended.stdout + ended.stderr
 
-    if run(docker, "compose", "-f", str(FILE), "pull", "--policy", "missing", "zk1").returncode != 0:
+    if run(docker, "compose", "-f", file, "pull", "--policy", "missing", "zk1").returncode != 0:
         skip_without("a container registry", "the image of ZooKeeper cannot be pulled")
     try:
         ask("up", "--build", "--detach")
         yield ask
     finally:
         ask("down", "--volumes", "--timeout", "10")
+        run(docker, "rmi", IMAGE)
 
 
 def await_brokers() -> None:

@@ -30,7 +30,7 @@ def _write_header(brokers: int, source: str | None) -> str:
         f"#   docker compose {file}up --build\n"
         f"# Clients on this machine use {addresses}.\n"
         "# Nobody authenticates: the ports are published on this machine only, and the network of the containers is\n"
-        "# their own. Metrics are at port 9308 of each container.\n"
+        "# their own. Metrics are at port 9308 of each container. The first broker builds the image of all.\n"
     )
 
 
@@ -52,7 +52,7 @@ def _build_broker(number: int, brokers: int, image: str, source: str | None) -> 
     replicas = min(brokers, REPLICAS)
     return {
         # The brokers have one image, so the first one builds it for all.
-        **({"build": _build_image(source)} if number == 1 else {}),
+        **({"build": _build_image(source)} if number == 1 else {"pull_policy": "never"}),
         "image": image,
         "restart": "on-failure",
         "stop_grace_period": "60s",
