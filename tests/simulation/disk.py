@@ -233,10 +233,10 @@ class SimulatedDisk:
     def boot_id(self) -> str:
         return str(self._power_cuts)
 
-    def make_directory(self, path: str, *, durable: bool = True) -> None:
+    def make_directory(self, path: str, *, durable: bool = True) -> bool:
         node = self.node(path)
         if isinstance(node, Directory):
-            return
+            return False
         if node is not None:
             raise _failure(errno.EEXIST, path)
         parent = os.path.dirname(path)
@@ -245,6 +245,7 @@ class SimulatedDisk:
         self._names.change(self._entry(path, Directory()))
         if durable:
             self.fsync_directory(parent)
+        return True
 
     def rename(self, source: str, target: str) -> None:
         self.step("rename", source)

@@ -79,8 +79,8 @@ class ProcessDisk:
     def boot_id(self) -> str:
         return self._disk.boot_id()
 
-    def make_directory(self, path: str, *, durable: bool = True) -> None:
-        self._disk.make_directory(path, durable=durable)
+    def make_directory(self, path: str, *, durable: bool = True) -> bool:
+        return self._disk.make_directory(path, durable=durable)
 
     def rename(self, source: str, target: str) -> None:
         self._disk.rename(source, target)

@@ -92,8 +92,11 @@ class Disk(Protocol):
         As long as it stays the same, everything that was written can be read, synced or not.
         """
 
-    def make_directory(self, path: str, *, durable: bool = True) -> None:
-        """Like mkdir -p, with fsync of each parent that gets a new entry. Without `durable`, not of the last one."""
+    def make_directory(self, path: str, *, durable: bool = True) -> bool:
+        """Like mkdir -p, with fsync of each parent that gets a new entry. Without `durable`, not of the last one.
+
+        Returns False if the directory was there.
+        """
 
     def rename(self, source: str, target: str) -> None: ...
 
@@ -397,18 +400,20 @@ class RealDisk:
         except OSError:
             return ""
 
-    def make_directory(self, path: str, *, durable: bool = True) -> None:
-        if os.path.isdir(path):
-            return
+    def make_directory(self, path: str, *, durable: bool = True) -> bool:
         parent = os.path.dirname(os.path.abspath(path))
-        self.make_directory(parent)
         try:
             os.mkdir(path)
-        except FileExistsError:
-            if not os.path.isdir(path):
+        except OSError as error:
+            if os.path.isdir(path):
+                return False
+            if not isinstance(error, FileNotFoundError) or os.path.isdir(parent):
                 raise
+            self.make_directory(parent)
+            return self.make_directory(path, durable=durable)
         if durable:
             self.fsync_directory(parent)
+        return True
 
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)

@@ -110,7 +110,7 @@ class Log:
         cache: IndexCache | None = None,
     ) -> "Log":
         """Create an empty log. No fsync is needed: a power cut before the first flush loses only an empty log."""
-        disk.make_directory(directory, durable=False)
+        is_new = disk.make_directory(directory, durable=False)
         write_topic_id(disk, directory, topic_id)
         log = cls.open(
             disk,
@@ -122,6 +122,7 @@ class Log:
             now_ms=now_ms,
             cache=cache,
             topic_id=topic_id,
+            is_new=is_new,
         )
         log.is_directory_durable = False
         return log
@@ -142,13 +143,14 @@ class Log:
         progress: ProgressCallback | None = None,
         cache: IndexCache | None = None,
         topic_id: bytes | None = None,
+        is_new: bool = False,
     ) -> "Log":
         """Open the log in `directory`, with recovery unless it was closed (`clean`). The offsets are the checkpoints'.
 
         `begun_here` if every record in it is known to have been appended by this broker and never compacted.
-        `topic_id` for a caller that has read it already.
+        `topic_id` for a caller that has read it already. `is_new`: there is nothing of a log in the directory yet.
         """
-        recovery = Recovery(disk, directory, settings, now_ms, cache or IndexCache())
+        recovery = Recovery(disk, directory, settings, now_ms, cache or IndexCache(), is_new=is_new)
         recovery.run(
             clean=clean,
             recovery_point=recovery_point,

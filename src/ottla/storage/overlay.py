@@ -241,14 +241,15 @@ class OverlayDisk:
     def boot_id(self) -> str:
         return ""
 
-    def make_directory(self, path: str, *, durable: bool = True) -> None:
+    def make_directory(self, path: str, *, durable: bool = True) -> bool:
         found = self._find(path)
         if isinstance(found, _Directory):
-            return
+            return False
         if found is not None:
             raise FileExistsError(errno.EEXIST, "File exists", path)
         self.make_directory(posixpath.dirname(path), durable=durable)
         self._put(path, _Directory(None))
+        return True
 
     def rename(self, source: str, target: str) -> None:
         node = self._find(source)

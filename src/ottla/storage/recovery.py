@@ -40,13 +40,22 @@ OFFSET_MAX = 2**63 - 1
 class Recovery:
     """Opens one log. After `run` its attributes are the state that the log starts with."""
 
-    def __init__(self, disk: Disk, directory: str, settings: LogSettings, now_ms: int, cache: IndexCache) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        settings: LogSettings,
+        now_ms: int,
+        cache: IndexCache,
+        *,
+        is_new: bool = False,
+    ) -> None:
         self.disk = disk
         self.directory = directory
         self.settings = settings
         self.now_ms = now_ms
         self.cache = cache
-        found = leftovers.settle_leftovers(disk, directory)
+        found = [] if is_new else leftovers.settle_leftovers(disk, directory)
         self._names = frozenset(found)
         self.segments = [self._open_segment(base) for base in names.offsets_with(found, names.LOG)]
         for segment in self.segments:
@@ -301,7 +310,13 @@ class Recovery:
         interval = self.settings.index_interval_bytes
         self.segments = [
             Segment.create(
-                self.disk, self.directory, base_offset, created_ms=self.now_ms, interval=interval, cache=self.cache
+                self.disk,
+                self.directory,
+                base_offset,
+                created_ms=self.now_ms,
+                interval=interval,
+                cache=self.cache,
+                may_have_indexes=False,  # index files without a segment were deleted as leftovers
             )
         ]
         self.unsynced = True

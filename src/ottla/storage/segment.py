@@ -95,14 +95,25 @@ class Segment:
 
     @classmethod
     def create(
-        cls, disk: Disk, directory: str, base_offset: int, *, created_ms: int, interval: int, cache: IndexCache
+        cls,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        *,
+        created_ms: int,
+        interval: int,
+        cache: IndexCache,
+        may_have_indexes: bool = True,
     ) -> "Segment":
-        """A new, empty, active segment. Its directory entry is durable after the next flush of the log."""
+        """A new, empty, active segment. Its directory entry is durable after the next flush of the log.
+
+        `may_have_indexes`: index files of an earlier segment at this offset may be there, and are deleted.
+        """
         segment = cls(disk, directory, base_offset, created_ms=created_ms, interval=interval, cache=cache)
         segment._file = segment._writer = disk.open(segment.path(names.LOG), create=True)
         if segment._file.size:
             segment._file.truncate(0)
-        for suffix in (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX):
+        for suffix in (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX) if may_have_indexes else ():
             if disk.exists(segment.path(suffix)):
                 disk.unlink(segment.path(suffix))
         segment.is_active = True

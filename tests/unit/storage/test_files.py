@@ -305,13 +305,20 @@ def test_new_entries_reach_their_directories(disk: RealDisk, tmp_path: Path, mon
     # Proves: every directory that got a new entry is fsynced, and the content of a replaced file before its name.
     calls: list[str] = []
     monkeypatch.setattr(disk, "fsync_directory", lambda path: calls.append(os.path.relpath(path, tmp_path)))
-    disk.make_directory(at(tmp_path, "a/b/c"))
+    assert disk.make_directory(at(tmp_path, "a/b/c"))
     assert calls == [".", "a", "a/b"]
-    disk.make_directory(at(tmp_path, "a/b/c"))
+    assert not disk.make_directory(at(tmp_path, "a/b/c"))
     assert calls == [".", "a", "a/b"]
     monkeypatch.setattr(files, "_sync", lambda descriptor: calls.append("content"))
     disk.replace(at(tmp_path, "a/file"), b"x")
     assert calls[3:] == ["content", "a"]
+
+
+def test_a_file_in_the_way_of_a_directory_is_an_error(disk: RealDisk, tmp_path: Path) -> None:
+    disk.replace(at(tmp_path, "file"), b"x")
+    for path in ("file", "file/d"):
+        with pytest.raises(OSError):
+            disk.make_directory(at(tmp_path, path))
 
 
 def test_directories_and_names(disk: RealDisk, tmp_path: Path) -> None:

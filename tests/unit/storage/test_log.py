@@ -446,3 +446,14 @@ def test_a_crash_within_a_truncation_leaves_no_hole(lose_unsynced: bool) -> None
         log = open_log(disk, SMALL)
         assert [record.offset for record in records(log)] == list(range(log.end_offset))
         assert log.end_offset >= 7
+
+
+def test_a_log_that_is_created_anew_takes_nothing_over() -> None:
+    # A directory may be there already, with what a crash left in it.
+    disk = new_disk()
+    disk.make_directory(DIRECTORY)
+    for name in ("00000000000000000000.index", "00000000000000000007.timeindex", "00000000000000000000.log.cleaned"):
+        disk.replace(f"{DIRECTORY}/{name}", b"left over")
+    log = new_log(disk)
+    assert (log.log_start_offset, log.end_offset) == (0, 0)
+    assert disk.list(DIRECTORY) == ["00000000000000000000.log", "partition.metadata"]

@@ -42,7 +42,7 @@ def take(disk: Disk, home: str, step: Step) -> str:
     try:
         match kind:
             case "mkdir":
-                disk.make_directory(path)
+                return "made" if disk.make_directory(path) else "was there"
             case "rmdir":
                 disk.remove_directory(path)
             case "rename":
