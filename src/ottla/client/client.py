@@ -38,7 +38,7 @@ UNKNOWN_TOPIC_S = 2.0
 """How long a topic may stay unknown before it is an error: brokers learn of a new topic a moment after its creation."""
 
 REQUESTS_AHEAD = 2
-"""Requests that are sent before the answer of the first of them is read, where there are many."""
+"""Further requests that are sent before an answer is read, where there are many."""
 
 RETRIABLE = frozenset(
     {
@@ -289,12 +289,14 @@ class Client:
                     connection.abandon(awaited)
 
     def _send_any(self, request: Request) -> tuple[Connection, Awaited] | tuple[None, None]:
+        connection = None
         try:
             connection = self.connect_any()
             return connection, connection.send(request)
         except NotAuthenticated:
             raise
         except Unreachable:
+            self._drop(connection)
             return None, None  # it is asked again, with pauses, when its turn has come
 
     def _receive_or_ask_any(self, request: Request, connection: Connection | None, awaited: Awaited | None) -> Any:
@@ -304,10 +306,12 @@ class Client:
         except NotAuthenticated:
             raise
         except Unreachable:
-            for node, known in list(self._connections.items()):
-                if known is connection:
-                    self.disconnect(node)
+            self._drop(connection)
         return self.ask_any(request)
+
+    def _drop(self, connection: Connection | None) -> None:
+        for node in [node for node, known in self._connections.items() if known is connection]:
+            self.disconnect(node)
 
     def ask_each(self, request: Request) -> dict[int, Any]:
         """The answer of every broker, by broker id.
