@@ -187,13 +187,21 @@ def find_topics(own: "Client", names: Iterable[str]) -> "dict[str, MetadataRespo
     from ottla.client.connection import name_error
     from ottla.errors import ErrorCode
 
-    found = {topic.name or "": topic for topic in own.fetch_topics(names)}
+    asked = list(dict.fromkeys(names))
+    if "" in asked:
+        raise CommandError("the name of a topic is empty", USAGE_ERROR)
+    answered = {topic.name: topic for topic in own.fetch_topics(asked)}
+    found = {name: answered[name] for name in asked}
     missing = [name for name, topic in found.items() if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     if missing:
         raise explain_no_topic(own, *missing)
+    reasons: dict[int, str] = {
+        ErrorCode.INVALID_TOPIC_EXCEPTION: "no topic can have this name",
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this user may not describe it (ottla acl list)",
+    }
     for name, topic in found.items():
         if topic.error_code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
-            raise CommandError(f"topic {name!r}: {name_error(topic.error_code)}")
+            raise CommandError(f"topic {name!r}: {reasons.get(topic.error_code) or name_error(topic.error_code)}")
     return found
 
 

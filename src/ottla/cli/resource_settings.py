@@ -1,4 +1,4 @@
-"""Reads and changes the settings of topics, brokers and groups in a cluster."""
+"""Reads and changes the settings of topics, brokers, groups, loggers and client metrics in a cluster."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -87,7 +87,7 @@ def change_settings(client: "Client", kind: str, name: str, changes: Sequence[Ch
         IncrementalAlterConfigsRequest,
     )
 
-    if name:  # of the defaults of all brokers, only those that are set can be read
+    if kind in ("topic", "group") or (kind == "broker" and name):  # which list settings that are not set, too
         _check_removed(client, kind, name, [change.name for change in changes if change.operation == "DELETE"])
     entries = [
         AlterableConfig(name=change.name, config_operation=_CODES[change.operation], value=change.value)

@@ -187,14 +187,14 @@ def _alter(options: argparse.Namespace) -> None:
         raise CommandError("topic alter: nothing to change; give --partitions, --set or --unset", USAGE_ERROR)
     client = CommandClient(options)
     client.describe_topic(options.name)
-    if options.partitions is not None:
-        wanted = [NewPartitions(options.name, options.partitions)]
-        asked = client.ask(client.admin.create_partitions, wanted, validate_only=options.dry_run)
-        client.wait_for(asked[options.name], f"topic {options.name!r}")
-        verb = "can have" if options.dry_run else "has"
-        print(f"topic {options.name!r} {verb} {counted(options.partitions, 'partition')}")
-    if changes:
-        with client.open_own_client() as own:
+    with client.open_own_client() as own:
+        if options.partitions is not None:
+            wanted = [NewPartitions(options.name, options.partitions)]
+            asked = client.ask(client.admin.create_partitions, wanted, validate_only=options.dry_run)
+            client.wait_for(asked[options.name], f"topic {options.name!r}")
+            verb = "can have" if options.dry_run else "has"
+            print(f"topic {options.name!r} {verb} {counted(options.partitions, 'partition')}")
+        if changes:
             change_settings(own, "topic", options.name, changes, dry_run=options.dry_run)
 
 

@@ -65,8 +65,7 @@ class TopicDetails(NamedTuple):
 
 def describe_topics(own: "Client", names: list[str]) -> list[TopicDetails]:
     """Describes topics in the order of `names`. Raises CommandError if one does not exist."""
-    found = find_topics(own, dict.fromkeys(names))
-    topics = {name: found[name] for name in dict.fromkeys(names)}
+    topics = find_topics(own, names)
     copies = _list_copies(own, topics)
     return [_describe_topic(own, name, topic, copies) for name, topic in topics.items()]
 
@@ -126,10 +125,13 @@ def _describe_topic(
 
 
 def _fetch_settings(own: "Client", name: str) -> dict[str, str | None] | None:
-    """The settings set for a topic; None if the client may not read them."""
+    """The settings set for a topic; None if the client may not read them, or no broker tells."""
+    from ottla.client.connection import Unreachable
+    from ottla.errors import KafkaError
+
     try:
         settings = read_settings(own, "topic", name)
-    except CommandError:
+    except (CommandError, KafkaError, Unreachable):
         return None
     return {setting.name: setting.value for setting in settings if setting.source == "dynamic-topic"}
 

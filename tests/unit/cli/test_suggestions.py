@@ -24,6 +24,10 @@ def test_the_nearest_name_is_suggested(typed: str, meant: str) -> None:
     assert suggest(typed, TOPICS) == (f"; did you mean {meant!r}?" if meant else "")
 
 
+def test_a_longer_name_is_nearer_than_another_short_one() -> None:
+    assert suggest("abc", ["abd", "abcde"]) == "; did you mean 'abcde'?"
+
+
 def test_nothing_is_near_where_nothing_is_known() -> None:
     assert suggest("orders", []) == ""
     assert suggest("", ["orders"]) == ""

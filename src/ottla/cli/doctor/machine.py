@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 
 from ottla.cli.doctor.finding import NOTE, OK, PROBLEM, Finding
@@ -50,15 +51,14 @@ def _read_metadata(package: str) -> str:
 
     `importlib.metadata` could tell too, but it takes longer to import than all checks of this machine together.
     """
-    name = re.compile(rf"{package}-[^-]+\.dist-info")
+    name = re.compile(rf"{package}-[^-]+(-[^/]*)?\.(dist|egg)-info")
     for directory in sys.path:
-        try:
-            installed = next(filter(name.fullmatch, os.listdir(directory or ".")), None)
-            if installed is not None:
-                with open(os.path.join(directory, installed, "METADATA"), encoding="utf-8") as file:
+        with suppress(OSError, UnicodeDecodeError):
+            for installed in filter(name.fullmatch, os.listdir(directory or ".")):
+                path = os.path.join(directory, installed)
+                inside = [os.path.join(path, each) for each in ("METADATA", "PKG-INFO")]
+                with open(next(filter(os.path.exists, inside), path), encoding="utf-8") as file:
                     return file.read()
-        except (OSError, UnicodeDecodeError):
-            continue
     return ""
 
 
