@@ -268,12 +268,15 @@ class Log:
         except OSError as error:
             raise self._undo_append(segment, run[0][0].base_offset, error) from error
         for header, marker in run:
+            if marker is not None and header.producer_id >= 0:
+                try:
+                    self._index_abort(segment, header, header.base_offset, marker)
+                except OSError as error:  # the batches before this one stay
+                    raise self._undo_append(segment, header.base_offset, error) from error
             segment.count_header(header)
             if header.leader_epoch != self.epochs.latest and header.leader_epoch >= 0:
                 self.epochs.assign(header.leader_epoch, header.base_offset)
             if header.producer_id >= 0:
-                if marker is not None:
-                    self._index_abort_or_fail(segment, header, marker)
                 self.producers.replay(header, header.base_offset, marker)
             self.end_offset = header.next_offset
 
@@ -303,14 +306,6 @@ class Log:
         if entry is not None:
             segment.transactions.add(entry)
             self._files.created += 1  # the first entry creates the file; a superfluous fsync does no harm
-
-    def _index_abort_or_fail(self, segment: Segment, header: BatchHeader, marker: ControlMarker) -> None:
-        """Like `_index_abort`, for a batch that is written already: if the index fails, only recovery can repair it."""
-        try:
-            self._index_abort(segment, header, header.base_offset, marker)
-        except OSError as error:
-            self.fail(f"{self}: {error}")
-            raise self._refusal("cannot be written", error) from error
 
     def _undo_append(self, segment: Segment, base_offset: int, error: OSError) -> KafkaError:
         """Cut off what a failed write left in the file. Returns the error for the caller."""

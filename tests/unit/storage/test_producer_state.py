@@ -297,6 +297,35 @@ def test_a_failed_index_write_fails_the_marker() -> None:
     assert disk.size(path(0, ".txnindex")) == 34
 
 
+@pytest.mark.parametrize("operation", ["create", "append"])
+def test_a_follower_without_room_for_the_index_goes_on_when_there_is_room(operation: str) -> None:
+    # The batches before the marker stay, the marker and what follows it do not, and the log takes them later.
+    leader = new_log(new_disk())
+    append(leader, batch_of(b"a", producer_id=1, sequence=0, transactional=True))
+    end_transaction(leader, 1, commit=False)
+    append(leader, batch_of(b"b"))
+    disk = new_disk()
+    log = new_log(disk)
+    disk.fail(operation, 28, "*.txnindex")
+    with pytest.raises(KafkaError) as refused:
+        log.append_as_follower(read_batches(leader, 0), NOW)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (log.end_offset, log.last_stable_offset(1), log.has_failed) == (1, 0, False)
+    assert log.append_as_follower(read_batches(leader, 1), NOW) is not None
+    assert (log.end_offset, log.last_stable_offset(3)) == (3, 3)
+    assert log.aborted_transactions(0, 3) == leader.aborted_transactions(0, 3) != []
+    log.close()
+    log = open_log(disk, clean=True)
+    assert read_batches(log, 0) == read_batches(leader, 0)
+    assert log.aborted_transactions(0, 3) == leader.aborted_transactions(0, 3)
+
+
+def read_batches(log: Log, offset: int) -> bytes:
+    found = log.read(offset, 1 << 20, up_to=log.end_offset, at_least_one=True)
+    assert found is not None
+    return bytes(found.slice.read())
+
+
 def test_a_retry_is_recognised_however_small_the_segments_are() -> None:
     # After a clean restart the log knows only a producer's last batch. The four before it are in segments of their own,
     # with batches of another producer between them.
