@@ -73,6 +73,7 @@ def test_the_transaction_index_has_kafkas_bytes_and_can_be_truncated() -> None:
     assert disk.read("/0.txnindex")[:34] == bytes.fromhex(
         "0000 0000000000000007 0000000000000002 0000000000000005 0000000000000006"
     )
+    disk.fail("append", 28)  # a full disk
     index = TransactionIndex(disk, "/0.txnindex")
     index.truncate(9)
     assert [entry.last_offset for entry in index.entries()] == [5]
