@@ -42,6 +42,7 @@ def play_round(nodes: OttlaNodes, name: str, random: Random) -> None:
     problems = [str(violation) for violation in check(load.history)]
     print(f"{len(load.history.events)} events, {load.describe()}")
     assert not problems and not failures, (faults.told, problems[:10], failures)
+    load.delete_topics()
 
 
 @pytest.mark.always
