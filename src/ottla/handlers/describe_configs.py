@@ -43,7 +43,7 @@ TYPES = {
 }
 UNKNOWN_TYPE = 0
 
-RESOURCES_PER_TURN = 20
+RESOURCES_PER_TURN = 100
 """Resources that are described before other work of the event loop gets its turn: a console asks for all topics."""
 
 
@@ -71,10 +71,11 @@ class TopicSettings:
         self._defaults: dict[Keys, list[DescribeConfigsResourceResult]] = {}
 
     def describe(self, name: str, keys: Keys) -> list[DescribeConfigsResourceResult]:
-        check_name(name)
-        if self._node.image.topic(name) is None:
+        image = self._node.image
+        if image.topic(name) is None:
+            check_name(name)
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic '{name}'")
-        overrides = self._node.image.topic_configs(name)
+        overrides = image.topic_configs(name)
         known = None if overrides else self._defaults.get(keys)
         if known is None:
             known = describe_settings(self._descriptions.of(overrides), keys, self._call.body)
