@@ -610,8 +610,8 @@ INPUT = (
     Defence(
         "secrets in the settings of a broker (CVE-2019-12399)",
         "config/description.py",
-        "None if setting.sensitive else render(config.value(name)),",
-        "render(config.value(name)),",
+        "None if setting.sensitive else render(config.value(shown)),",
+        "render(config.value(shown)),",
         f"{AUTHENTICATION}::test_no_secret_is_described",
     ),
     Defence(

@@ -111,10 +111,11 @@ def describe_broker(config: BrokerConfig, keys: Container[str] | None = None) ->
             continue
         setting = _find_setting(name)
         other = _NUMBER_NAMES.get(name)
+        shown = name if other is None else "node.id"
         current = other if other is not None and name not in config.given and other in config.given else name
         yield Description(
             name,
-            None if setting.sensitive else render(config.value("node.id" if other is not None else name)),
+            None if setting.sensitive else render(config.value(shown)),
             _find_source(current, config),
             _list_contributions(_STAND_INS.get(name, (current,)), config),
             "" if setting is UNKNOWN else setting.kind.name,
