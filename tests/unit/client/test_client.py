@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from ottla.client.client import (
     find_error_codes,
     get_shared_client,
 )
-from ottla.client.connection import Unreachable
+from ottla.client.connection import Connection, Unreachable
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import encode
 from ottla.testing import LocalBroker
@@ -114,6 +115,27 @@ def test_answers_that_nobody_waits_for_are_dropped(ottla_broker: LocalBroker, cl
     answers.close()
     assert client.count_partitions(["events"]) == {"events": 1}
     assert not client.connect_any()._early
+
+
+def test_a_connection_that_cannot_send_is_not_used_again(
+    ottla_broker: LocalBroker, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Half of a request may have been sent, and the next one would continue it.
+    ottla_broker.create_topic("events")
+    broken = client.connect_any()
+    send, attempts = Connection.send, []
+
+    def send_unless_broken(self: Connection, *arguments: Any) -> Any:
+        if self is broken:
+            attempts.append(arguments)
+            raise Unreachable("no answer in time")
+        return send(self, *arguments)
+
+    monkeypatch.setattr(Connection, "send", send_unless_broken)
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="events")], allow_auto_topic_creation=False)
+    answers = client.ask_any_in_turn([request] * 4)
+    assert [answer.topics[0].name for answer in answers] == ["events"] * 4
+    assert len(attempts) == 1
 
 
 def test_a_broker_that_restarts_is_found_again(ottla_broker: LocalBroker, client: Client) -> None:
