@@ -1,11 +1,11 @@
 """What every command that talks to brokers shares: its options, its clients, and how their errors are explained.
 
 A command that only asks questions uses Ottla's own client, `ottla.client` (`open_own_client`): confluent-kafka alone
-takes longer to import than such a command may take. The others have a `CommandClient`, whose requests go through
-confluent-kafka. Its calls are asynchronous, so Ctrl-C works while a command waits and a broker that does not answer is
-noticed within seconds. The library logs nothing: the one line on stderr is the command's own. Requests that
-confluent-kafka lacks (log directories, transactions, producers) or gets wrong (the metadata of committed offsets) go
-through Ottla's own client there too.
+takes longer to import than such a command may take. So does `config`, which also changes settings. The others have a
+`CommandClient`, whose requests go through confluent-kafka. Its calls are asynchronous, so Ctrl-C works while a command
+waits and a broker that does not answer is noticed within seconds. The library logs nothing: the one line on stderr is
+the command's own. Requests that confluent-kafka lacks (log directories, transactions, producers) or gets wrong (the
+metadata of committed offsets) go through Ottla's own client there too.
 """
 
 import argparse

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 NEAR = 0.67
 """How similar two names must be, from 0 to 1: `rename` and `create` are not (0.667), `lst` and `list` are (0.86)."""
 
-LONG = 100
-"""Letters from which on there are too many slips to look up."""
+CORRECTED_LENGTH_MAX = 100
+"""How long a name may be whose slips are looked up: their number grows with its length."""
 
 
 def suggest(name: str, names: Iterable[str]) -> str:
@@ -15,9 +15,10 @@ def suggest(name: str, names: Iterable[str]) -> str:
 
     known = {each.lower(): each for each in names}
     wrong = name.lower()
-    # Looking up every name that one slip of the finger could have meant is a hundred times faster than comparing with
+    # Looking up every name that one slip of the finger could have meant is over twenty times faster than comparing with
     # each of 10,000 topics, which is left for the rest.
-    near = known.keys() & _undo_slips(wrong, "".join(dict.fromkeys("".join(known)))) if len(wrong) <= LONG else ()
+    letters = "".join(dict.fromkeys("".join(known)))
+    near = known.keys() & _undo_slips(wrong, letters) if len(wrong) <= CORRECTED_LENGTH_MAX else ()
     found = get_close_matches(wrong, sorted(near), 1, NEAR) or get_close_matches(wrong, list(known), 1, NEAR)
     return f"; did you mean {known[found[0]]!r}?" if found else ""
 

@@ -14,7 +14,9 @@ from ottla.cli.client import explain
 from ottla.cli.command_error import CommandError
 from ottla.cli.pairs import parse_pairs
 from ottla.cli.ports import pick_port
+from ottla.testing import LocalBroker
 from tests.patience import PATIENCE_S
+from tests.unit.cli.every_command import run
 
 SOURCE = str(Path(__file__).parents[3] / "src")
 IMPORTED = """
@@ -55,6 +57,25 @@ def run_refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[in
     assert captured.out == ""
     (line,) = captured.err.splitlines()
     return status, line
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "said"),
+    [
+        ("", 2, "the name of a topic is empty"),
+        ("a b", 1, "topic 'a b': no topic can have this name"),
+        ("odrers", 1, "there is no topic 'odrers' at {address}; did you mean 'orders'?"),
+    ],
+)
+@pytest.mark.parametrize("action", [("topic", "describe"), ("config", "get", "topic")])
+def test_a_wrong_name_of_a_topic_is_explained(
+    action: tuple[str, ...], name: str, status: int, said: str, ottla_broker: LocalBroker
+) -> None:
+    ottla_broker.create_topic("orders")
+    ended = run([*action, name, "-b", ottla_broker.bootstrap])
+    if not name and action[0] == "config":
+        said = "config: name a topic"
+    assert (ended.status, ended.errors) == (status, f"ottla: {said.format(address=ottla_broker.bootstrap)}\n")
 
 
 @pytest.mark.parametrize("command", COMMANDS_THAT_IMPORT_LITTLE)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import time
 import zipfile
 from collections.abc import Iterator
@@ -240,3 +241,18 @@ def test_what_is_redacted() -> None:
     assert redactor.redact('{"ssl.key.password": "a b"}') == '{"ssl.key.password": "(secret)"}'
     assert redactor.redact("token: abc, next") == "token: (secret), next"
     assert "eyJ" not in redactor.redact("jwt eyJhbGciOi.eyJzdWIiOi.c2ln end")
+
+
+@pytest.mark.parametrize(
+    "place", ["pyspark-4.3.0.dist-info/METADATA", "pyspark-4.3.0.egg-info/PKG-INFO", "pyspark-4.3.0-py3.11.egg-info"]
+)
+def test_the_version_of_a_package_is_found_however_it_was_installed(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pyspark_extension-1.0.0.dist-info").mkdir()
+    path = tmp_path / place
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("Metadata-Version: 2.1\nName: pyspark\nVersion: 4.3.0\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "missing"), str(tmp_path)])
+    assert machine.find_version("pyspark") == "4.3.0"
+    assert machine.find_version("numba") is None
