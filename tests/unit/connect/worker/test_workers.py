@@ -178,8 +178,11 @@ class Stranger:
             self.join(metadata)
         assert self.joined.error_code == ErrorCode.NONE
 
-    def sync(self, assignment: bytes | None = None) -> bytes:
-        """The stranger's own assignment, after it has told, as leader, the same to all members."""
+    def sync(self, assignment: bytes | None = None) -> bytes | None:
+        """The stranger's own assignment, after it has told, as leader, the same to all members.
+
+        None if somebody has joined the group in the meantime.
+        """
         members = self.joined.members if assignment is not None else []
         request = SyncGroupRequest(
             group_id=GROUP,
@@ -192,6 +195,8 @@ class Stranger:
             ],
         )
         synced = self._client.ask_coordinator("group", GROUP, request)
+        if synced.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
+            return None
         assert synced.error_code == ErrorCode.NONE
         return bytes(synced.assignment)
 
@@ -200,8 +205,7 @@ class Stranger:
         while True:
             self.join(b"")
             assert self.joined.leader == self.joined.member_id
-            self.sync(assignment)
-            if len(self.joined.members) == count:
+            if self.sync(assignment) is not None and len(self.joined.members) == count:
                 return
 
     def __enter__(self) -> Self:
