@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from ottla.records.batch import encode
 from ottla.wire.message import Message
 from ottla.wire.messages import alter_configs as replacing
 from ottla.wire.messages import create_partitions as growing
@@ -30,6 +31,7 @@ ALSO_OWN = OWN | {"partition_size"}
 """Fields of internal topics, which differ because each broker stores its own records in them."""
 TOPIC, BROKER, LOGGER, METRICS = 2, 4, 8, 16
 SET, DELETE, APPEND, SUBTRACT = range(4)
+MAX_TIMESTAMP = -3
 
 
 @pytest.fixture(scope="module")
@@ -217,3 +219,25 @@ def test_both_brokers_give_the_same_answer(both: Clients) -> None:
     deadline = time.monotonic() + PATIENCE_S
     different = [found for request in REQUESTS if (found := find_difference(*both, request, deadline)) is not None]
     assert not different, "\n".join(different)
+
+
+def test_both_brokers_name_a_deleted_record_with_the_largest_timestamp(both: Clients) -> None:
+    """After DeleteRecords the largest timestamp is still that of the segment. No other lookup finds deleted records."""
+    batch = encode([(None, b"x", (), timestamp) for timestamp in (10, 90, 30, 20)])
+    for client in both:
+        create(client, "timed")
+        produced = client.produce("timed", 0, batch)
+        assert produced is not None and produced.error_code == 0
+    for start in (0, 1, 2, 3, 4):
+        for client in both:
+            assert client.request(delete("timed", (0, start)), 2).topics[0].partitions[0].error_code == 0
+        found = [[look_up(client, timestamp) for timestamp in (MAX_TIMESTAMP, -2, 0, 25, 90)] for client in both]
+        assert found[0] == found[1], start
+        assert found[0][0] == (90, 1)
+
+
+def look_up(client: RawClient, timestamp: int) -> tuple[int, int]:
+    partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="timed", partitions=[partition])])
+    (found,) = client.request(asked, 7).topics[0].partitions
+    return found.timestamp, found.offset

@@ -386,7 +386,7 @@ class Log:
             raise self._refusal("cannot be read", error) from error
 
     def find_max_timestamp(self) -> TimestampOffset | None:
-        """Find the first record that has the largest timestamp."""
+        """Find the first record that has the largest timestamp. It may be one before the log start."""
         try:
             return timestamps.find_largest(self)
         except OSError as error:

@@ -39,19 +39,25 @@ def find_first_at_or_after(log: TimedLog, timestamp: int, up_to: int) -> Timesta
 
 
 def find_largest(log: TimedLog) -> TimestampOffset | None:
-    """The first record that has the largest timestamp of all; None if no record has one."""
-    best: TimestampOffset | None = None
+    """The first record that has the largest timestamp of all in the files; None if no record has one.
+
+    As in Kafka, it may be a record before the log start, as long as its segment is there: the index of each segment
+    has its largest timestamp, and the largest of what is left would take a scan of the segment.
+    """
     segments = [segment for segment in log.segments if segment.max_timestamp >= 0]
     for segment in sorted(segments, key=lambda segment: -segment.max_timestamp):
-        if best is not None and segment.max_timestamp <= best.timestamp:
-            break
+        timestamp, offset = segment.max_timestamp_entry
+        location = segment.locate(offset)
+        if location is None:
+            continue
         try:
-            found = _find_largest_in(segment, log.log_start_offset)
+            _, header = next(scan(segment.file, location.position, segment.size))
+            found = _find_first_record(segment, location.position, header, timestamp, segment.base_offset)
         except CorruptBatch as error:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{segment}: {error}") from None
-        if found is not None and (best is None or found.timestamp > best.timestamp):
-            best = found
-    return best
+        if found is not None:
+            return found
+    return None
 
 
 def find_time_at(log: TimedLog, offset: int, up_to: int) -> int | None:
@@ -76,25 +82,6 @@ def find_time_at(log: TimedLog, offset: int, up_to: int) -> int | None:
             offset = max(header.next_offset, offset + 1)
             skipped += 1
     return None
-
-
-def _find_largest_in(segment: Segment, from_offset: int) -> TimestampOffset | None:
-    timestamp, offset = segment.max_timestamp_entry
-    location = segment.locate(offset)
-    if location is not None:
-        _, header = next(scan(segment.file, location.position, segment.size))
-        found = _find_first_record(segment, location.position, header, timestamp, from_offset)
-        if found is not None:
-            return found
-    if segment.base_offset >= from_offset or (location := segment.locate(from_offset)) is None:
-        return None
-    # That record is below the log's start. The largest timestamp of the rest is in no index, so all is read.
-    best: TimestampOffset | None = None
-    for position, header in scan(segment.file, location.position, segment.size):
-        for record in decode(read_batch(segment.file, position, header)):
-            if record.offset >= from_offset and (best is None or record.timestamp > best.timestamp):
-                best = TimestampOffset(record.offset, record.timestamp, header.leader_epoch)
-    return best
 
 
 def _find_first_in(segment: Segment, timestamp: int, from_offset: int, up_to: int) -> TimestampOffset | None:

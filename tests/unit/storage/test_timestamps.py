@@ -33,8 +33,9 @@ def filled(log: Log, random: Random) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("end", ["running", "closed", "crashed"])
 def test_every_timestamp_is_found_as_in_a_list(seed: int, end: str) -> None:
-    # A lookup finds the first record at or after each time, and the first with the largest timestamp. It finds nothing
-    # before the log start, which is in the middle of a segment, and nothing that the reader may not see.
+    # A lookup finds the first record at or after each time. It finds nothing before the log start, which is in the
+    # middle of a segment, and nothing that the reader may not see. The first with the largest timestamp is found in
+    # all that the segments still hold.
     random, disk = Random(seed), new_disk(seed)
     log = new_log(disk, SETTINGS)
     times = filled(log, random)
@@ -51,22 +52,25 @@ def test_every_timestamp_is_found_as_in_a_list(seed: int, end: str) -> None:
             expected = next(((offset, stamp) for offset, stamp in visible if stamp >= wanted), None)
             found = log.find_offset_for_timestamp(wanted, up_to)
             assert (found and (found.offset, found.timestamp)) == expected, f"{wanted} up to {up_to}"
-    largest = max(stamp for offset, stamp in times if offset >= start)
+    kept = [pair for pair in times if pair[0] >= log.segments[0].base_offset]
+    largest = max(stamp for _, stamp in kept)
     newest = log.find_max_timestamp()
     assert newest is not None
-    assert (newest.offset, newest.timestamp) == next(pair for pair in times if pair[0] >= start and pair[1] == largest)
+    assert (newest.offset, newest.timestamp) == next(pair for pair in kept if pair[1] == largest)
 
 
-def test_the_largest_time_may_have_been_deleted() -> None:
-    # The record that the index names is before the log start: the largest timestamp of the others counts.
+def test_the_largest_time_may_be_that_of_a_deleted_record() -> None:
+    # As in Kafka, records before the log start count as long as their segment is there.
     log = new_log(new_disk(), SETTINGS)
     for stamp in (100, 900, 300, 200, 300):
         append(log, encode([(None, bytes(30), (), stamp), (None, bytes(30), (), stamp - 50)]))
-    assert log.find_max_timestamp() == (2, 900, 0)
-    log.advance_log_start(3)
-    assert log.find_max_timestamp() == (3, 850, 0)
-    log.advance_log_start(4)
-    assert log.find_max_timestamp() == (4, 300, 0)
+    for start in (0, 3, 4, log.end_offset):
+        log.advance_log_start(start)
+        assert log.find_max_timestamp() == (2, 900, 0)
+        assert found(log, 900) == (2 if start == 0 else None)
+    log.roll(NOW)
+    log.drop_segments(log.end_offset)
+    assert log.find_max_timestamp() is None
 
 
 def test_a_clock_that_jumped_leaves_the_lookups_exact() -> None:
