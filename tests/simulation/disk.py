@@ -38,6 +38,24 @@ CHANGES = frozenset(
 )
 
 
+SHORTAGES = {
+    "create": errno.ENOSPC,
+    "append": errno.ENOSPC,
+    "write_at": errno.ENOSPC,
+    "truncate": errno.ENOSPC,
+    "mkdir": errno.ENOSPC,
+    "rename": errno.ENOSPC,
+    "unlink": errno.ENOSPC,
+    "open": errno.EMFILE,
+    "reopen": errno.EMFILE,
+    "read": errno.EMFILE,
+    "list": errno.EMFILE,
+    "fsync_directory": errno.EMFILE,
+}
+"""What a file system that copies on write, or a process with too many connections, answers to each operation. A failed
+fsync is no shortage, whatever its error."""
+
+
 class Crashed(BaseException):
     """The simulated process is dead. Not an Exception, so that no handler in the code under test catches it."""
 
@@ -128,6 +146,7 @@ class SimulatedFile:
             raise _failure(errno.EBADF, self.path)
         if self._disk.node(self.path) is not self._inode:
             raise _failure(errno.ENOENT, self.path)
+        self._disk.step("reopen", self.path)
 
 
 class SimulatedLock:
@@ -157,6 +176,10 @@ class SimulatedDisk:
         self._locks: dict[str, SimulatedLock] = {}
         self._faults: list[Fault] = []
         self._failures_at: dict[int, BaseException] = {}
+        self.attempts = 0
+        """How many operations there were that can run short of room or descriptors."""
+        self._short_from: int | None = None
+        self._short_times: int | None = None
         self._dead = False
 
     # What tests do to the disk
@@ -172,7 +195,12 @@ class SimulatedDisk:
         """Let an operation on matching paths fail with this errno, so many times or (None) until `heal`."""
         self._faults.append(Fault(operation, path, number, times))
 
+    def run_short(self, after: int, *, times: int | None = 1) -> None:
+        """Let so many operations, or (None) all until `heal`, find neither room nor descriptors, after so many more."""
+        self._short_from, self._short_times = self.attempts + after + 1, times
+
     def heal(self) -> None:
+        self._short_from = None
         self._faults.clear()
         self._failures_at.clear()
 
@@ -293,6 +321,12 @@ class SimulatedDisk:
                 self.strikes_now = True
                 self._dead = isinstance(failure, Crashed)
                 raise failure
+        if operation in SHORTAGES:
+            self.attempts += 1
+            if self._short_from is not None and self.attempts >= self._short_from and self._short_times != 0:
+                self.strikes_now = True
+                self._short_times = None if self._short_times is None else self._short_times - 1
+                raise _failure(SHORTAGES[operation], path)
         for fault in self._faults:
             if fault.operation == operation and fault.times != 0 and fnmatchcase(path, fault.path):
                 self.strikes_now = True

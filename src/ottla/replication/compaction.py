@@ -145,7 +145,7 @@ class Compaction:
         try:
             return measure_dirt(log, partition.last_stable_offset, rules_of(partition.config), now_ms)
         except (OSError, KafkaError) as error:
-            self._give_up(partition, str(error))
+            self._handle_failure(partition, error)
             return None
 
     # Compacting
@@ -162,10 +162,11 @@ class Compaction:
                 return False
         left = list(dirt.segments)
         try:
+            partition.log.end_swap()
             summary = await self._carry_out(partition, self._order(partition, dirt), left)
         except (LogChanged, OSError, KafkaError, Uncleanable) as error:
             self._compactor.end()
-            await self._offload(_discard, self._disk, partition.log.directory)
+            await self._discard(partition)
             if isinstance(error, LogChanged) or not _is_intact(partition, left):
                 logger.info("%s changed while it was compacted: the result is thrown away", partition)
                 return True
@@ -203,10 +204,21 @@ class Compaction:
                 return False
         return True
 
+    async def _discard(self, partition: Partition) -> None:
+        """Remove compacted segments that are not used."""
+        try:
+            partition.log.end_swap()
+        except OSError as error:
+            # Without its .cleaned files the next start would take the .swap files for complete.
+            logger.warning("%s: a swap is ended later: %s", partition, describe_error(error))
+            return
+        await self._offload(_discard, self._disk, partition.log.directory)
+
     def _handle_failure(self, partition: Partition, error: Exception) -> bool:
         """Returns False if the disk is full: then no other log should be tried now."""
-        if isinstance(error, OSError) and not is_failure(error):
-            logger.warning("compaction of %s waits for the disk: %s", partition, describe_error(error))
+        cause = error.__cause__ if isinstance(error, KafkaError) else error
+        if isinstance(cause, OSError) and not is_failure(cause):
+            logger.warning("compaction of %s waits for the disk: %s", partition, describe_error(cause))
             return False
         self._give_up(partition, describe_error(error) if isinstance(error, OSError) else str(error))
         return True
@@ -295,6 +307,7 @@ class Compaction:
             raise LogChanged
         swap.finish()
         await self._offload(swap.sync)
+        swap.end()
 
 
 def rules_of(config: TopicConfig) -> CompactionRules:

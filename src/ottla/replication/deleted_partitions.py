@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 
@@ -11,7 +12,7 @@ from ottla.replication.directory_failures import DirectoryFailures
 from ottla.replication.partition import Partition
 from ottla.replication.removals import Removals
 from ottla.storage.directories import DELETE, DataDirectory
-from ottla.storage.disk_errors import describe_error
+from ottla.storage.disk_errors import is_failure
 from ottla.storage.files import Disk
 from ottla.storage.leftovers import remove_tree
 
@@ -19,6 +20,9 @@ logger = logging.getLogger(__name__)
 
 RENAMED_AT_ONCE = 100
 """Directories that are renamed in one iteration of the loop: a topic may have thousands of partitions."""
+
+RETRY_S = 1.0
+"""Seconds until directories are renamed that the disk did not let be renamed."""
 
 
 class DeletedPartitions:
@@ -36,39 +40,63 @@ class DeletedPartitions:
         self._unique = unique
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[str, tuple[Partition, DataDirectory]] = {}
-        """Directories that still have the name of a live partition."""
+        self._waiting: dict[str, tuple[Partition, DataDirectory, int]] = {}
+        """Directories that still have the name of a live partition, with the delay of their removal in ms."""
+        self._next: asyncio.Handle | None = None
 
     def add(self, partition: Partition, directory: DataDirectory) -> None:
-        self._waiting[partition.log.directory] = partition, directory
+        delay_ms = self._settings().log_segment_delete_delay_ms
+        self._waiting[partition.log.directory] = partition, directory, delay_ms
+
+    def add_copy(self, partition: Partition, directory: DataDirectory, path: str) -> None:
+        """The copy of a partition in another data directory, which nobody reads."""
+        self._waiting[path] = partition, directory, 0
 
     def rename_some(self) -> None:
         """Rename directories, a few in each iteration of the loop. If the process dies, the next start goes on."""
-        for path in list(islice(self._waiting, RENAMED_AT_ONCE)):
-            self._rename(path)
-        if self._waiting:
-            self._loop.call_soon(self.rename_some)
+        if self._next is not None:
+            self._next.cancel()
+        self._next = None
+        try:
+            for path in list(islice(self._waiting, RENAMED_AT_ONCE)):
+                self._rename(path)
+        except OSError as error:
+            logger.warning("%d deleted partitions keep their names for now: %s", len(self._waiting), error)
+            self._next = self._loop.call_later(RETRY_S, self.rename_some)
+        else:
+            if self._waiting:
+                self._next = self._loop.call_soon(self.rename_some)
 
     def rename_all(self) -> None:
+        """At the end of the broker. What cannot be renamed is when it starts the next time."""
+        if self._next is not None:
+            self._next.cancel()
         for path in list(self._waiting):
-            self._rename(path)
+            with suppress(OSError):
+                self._rename(path)
 
     def free(self, path: str) -> None:
-        """A new partition needs the path: rename the deleted one that still has it, if there is one."""
+        """A new partition needs the path: rename the deleted one that still has it. OSError if that is not possible."""
         if path in self._waiting:
             self._rename(path)
 
     def remove(self, path: str) -> None:
         """Remove a directory that has the mark of deletion already, after file.delete.delay.ms."""
-        self._removals.add(self._settings().log_segment_delete_delay_ms, partial(remove_tree, self._disk, path))
+        self._remove_after(self._settings().log_segment_delete_delay_ms, path)
+
+    def _remove_after(self, delay_ms: int, path: str) -> None:
+        self._removals.add(delay_ms, partial(remove_tree, self._disk, path))
 
     def _rename(self, path: str) -> None:
-        partition, directory = self._waiting.pop(path)
+        """OSError if it has to be tried again."""
+        partition, directory, delay_ms = self._waiting[path]
         target = directory.marked_path(partition.topic, partition.index, self._unique(), DELETE)
         try:
             self._disk.rename(path, target)
         except OSError as error:
-            logger.error("%s cannot be renamed: %s", path, describe_error(error))
-            self._failures.report(directory, describe_error(error))
+            if not is_failure(error):
+                raise
+            self._failures.report_error(directory, f"{path} cannot be renamed", error)
         else:
-            self.remove(target)
+            self._remove_after(delay_ms, target)
+        del self._waiting[path]

@@ -8,6 +8,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.storage.directories import DataDirectory
+from ottla.storage.disk_errors import describe_error, is_failure
 from ottla.system.threads import Offload
 
 logger = logging.getLogger(__name__)
@@ -31,6 +32,12 @@ class DirectoryFailures:
         """
         if not self._closing:
             self._loop.call_soon(self.fail, directory, reason)
+
+    def report_error(self, directory: DataDirectory, what: str, error: OSError) -> None:
+        """An operation failed that is tried again later, unless the error shows that the disk fails."""
+        logger.log(logging.ERROR if is_failure(error) else logging.WARNING, "%s: %s", what, describe_error(error))
+        if is_failure(error):
+            self.report(directory, describe_error(error))
 
     def fail(self, directory: DataDirectory, reason: str) -> None:
         """Take the directory offline now. Nobody knows what is on its disk: only a restart puts it into service again.

@@ -35,6 +35,7 @@ from ottla.replication.peers import Peers, PeerUnavailable
 from ottla.replication.ranges import ask_ranges
 from ottla.replication.throttles import ReplicationThrottle, is_throttled
 from ottla.replication.truncation import Truncations
+from ottla.storage.disk_errors import describe_error
 from ottla.system.clock import Clock
 from ottla.wire.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic, PartitionResult
 from ottla.wire.peer import PeerConnection
@@ -450,10 +451,20 @@ class Fetcher:
         match verdict:
             case Truncate(offset):
                 self._pause(followed)
-                self._truncations.truncate(partition, offset)
+                try:
+                    self._truncations.truncate(partition, offset)
+                except OSError as error:
+                    self._back_off(followed, f"its log cannot be truncated: {describe_error(error)}")
+                    return
             case StartNew(offset):
                 self._pause(followed)
-                self._truncations.start_new(partition, offset, now_ms)
+                try:
+                    self._truncations.start_new(partition, offset, now_ms)
+                except OSError as error:
+                    self._back_off(followed, f"its log cannot begin anew: {describe_error(error)}")
+                    return
+                followed.must_start_new = False
+                self._first_copies[partition] = self.leader
             case Retry(code, reason):
                 self._back_off(followed, f"{name_error(code)} {reason}".rstrip())
                 return
@@ -480,7 +491,6 @@ class Fetcher:
             if isinstance(found, int):
                 self._obey(followed, Retry(found), now_ms)
             elif followed.must_start_new:
-                followed.must_start_new = False
                 self._obey(followed, StartNew(found[0]), now_ms)
             else:
                 self._obey(followed, judge_range(partition.log, followed.leader_epoch, *found), now_ms)

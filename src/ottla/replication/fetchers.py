@@ -91,9 +91,10 @@ class Fetchers:
         log = partition.log
         if log.end_offset == log.log_start_offset:
             self._first_copies[partition] = leader
-        elif partition in self._first_copies:
-            before, self._first_copies[partition] = self._first_copies[partition], leader
-            return before != leader and "compact" in partition.config.cleanup_policy
+        elif partition in self._first_copies and self._first_copies[partition] != leader:
+            if "compact" in partition.config.cleanup_policy:
+                return True  # the fetcher notes the new leader when the log begins anew
+            self._first_copies[partition] = leader
         return False
 
     def leave(self, partition: Partition) -> None:

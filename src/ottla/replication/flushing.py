@@ -47,7 +47,11 @@ class Flushing:
         if self._is_held or self._in_flight is not None:
             return
         log = self._partition.log
-        flush = self._in_flight = log.start_flush()
+        try:
+            flush = self._in_flight = log.start_flush()
+        except OSError as error:
+            self._handle_error(error)
+            return
         if flush is not None:
             self._offload(flush.run).add_done_callback(partial(self._handle_flush, log))
 
@@ -105,19 +109,22 @@ class Flushing:
         if log is not partition.log:  # it was moved to another data directory meanwhile
             self.request()
             return
-        if isinstance(error, OSError) and not is_failure(error):
-            self._put_off(error)
-            return
         if error is not None:
-            partition.fail(f"flush failed: {error}")
+            self._handle_error(error)
             return
         log.finish_flush(flush)
         partition.note_flushed()
         if log.recovery_point < self.wanted:
             self.start()
 
+    def _handle_error(self, error: BaseException) -> None:
+        if isinstance(error, OSError) and not is_failure(error):
+            self._put_off(error)
+        else:
+            self._partition.fail(f"flush failed: {error}")
+
     def _put_off(self, error: OSError) -> None:
-        """The disk has no room for the leader epochs: waiting producers get an error, the flush is tried again."""
+        """No room for the leader epochs, or no descriptor: waiting producers get an error, the flush is tried again."""
         partition, reason = self._partition, describe_error(error)
         logger.warning("%s cannot be flushed, the next attempt is in %.0f s: %s", partition, RETRY_S, reason)
         partition.log.epochs.is_dirty = True

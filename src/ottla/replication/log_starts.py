@@ -13,7 +13,6 @@ from ottla.replication.partition import Partition
 from ottla.replication.removals import Removals
 from ottla.replication.replicas import Replicas
 from ottla.storage.directories import Offsets
-from ottla.storage.disk_errors import describe_error
 
 
 class LogStarts:
@@ -54,7 +53,7 @@ class LogStarts:
             try:
                 partition.log.drop_segments(start, in_order=in_order)
             except OSError as error:
-                self._failures.report(directory, describe_error(error))
+                self._failures.report_error(directory, f"{partition}: its old segments stay", error)
                 continue
             self._removals.take_dropped(partition)
             await asyncio.sleep(0)  # renaming the files of thousands of segments takes a while

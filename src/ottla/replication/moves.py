@@ -9,6 +9,7 @@ broker removes it; after a crash the move has to be requested again.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -27,7 +28,6 @@ from ottla.storage.directories import DataDirectory
 from ottla.storage.disk_errors import describe_error, is_failure
 from ottla.storage.files import Disk, FileSlice
 from ottla.storage.index import IndexCache
-from ottla.storage.leftovers import remove_tree
 from ottla.storage.log import Log
 from ottla.system.clock import Clock
 from ottla.system.threads import Offload
@@ -158,10 +158,7 @@ class Moves:
             while not await self._try(move, path):
                 await asyncio.sleep(RETRY_S)
         finally:
-            copy, move.copy = move.copy, None
-            if copy is not None:
-                copy.abandon()
-                await asyncio.shield(self._offload(remove_tree, self._disk, path))
+            self._discard(move, path)
             if self._moves.get(partition) is move:
                 del self._moves[partition]
                 partition.is_moving = False
@@ -171,7 +168,7 @@ class Moves:
         try:
             await self._copy(move, path)
         except _Changed:
-            await self._discard(move, path)
+            self._discard(move, path)
             return False
         except (KafkaError, OSError) as error:
             return self._is_over_after(move, error)
@@ -206,7 +203,11 @@ class Moves:
             if log.truncations != truncations or log.end_offset < copy.end_offset:
                 raise _Changed
             if copy.end_offset < log.log_start_offset:
-                await self._step(_begin_at, copy, log.log_start_offset, self._clock.now_ms())
+                try:
+                    await self._step(_begin_at, copy, log.log_start_offset, self._clock.now_ms())
+                except OSError:
+                    self._discard(move, path)  # nothing in it is needed
+                    raise
             pieces = _find_pieces(log, copy.end_offset, STEP_BYTES)
             if sum(piece.length for piece in pieces) <= LAST_STEP_BYTES:
                 await self._step(copy.flush)
@@ -243,8 +244,11 @@ class Moves:
         try:
             await self._wait(creating)
         finally:
-            if creating.done() and not creating.cancelled() and creating.exception() is None:
-                move.copy = creating.result()  # also if the move was cancelled: then the copy is removed
+            if creating.done() and not creating.cancelled():
+                if creating.exception() is None:
+                    move.copy = creating.result()  # also if the move was cancelled: then the copy is removed
+                else:
+                    self._remove(move, path)
 
     async def _step(self, function: Callable[..., object], *args: object) -> None:
         """Run a step in a thread."""
@@ -258,11 +262,19 @@ class Moves:
             await asyncio.wait([step])
             raise
 
-    async def _discard(self, move: Move, path: str) -> None:
+    def _discard(self, move: Move, path: str) -> None:
+        """Remove the copy, if there is one."""
         copy, move.copy = move.copy, None
         if copy is not None:
             copy.abandon()
-            await self._offload(remove_tree, self._disk, path)
+            self._remove(move, path)
+
+    def _remove(self, move: Move, path: str) -> None:
+        """Remove the copy's directory, unless a new replica has its path: then it was renamed before."""
+        is_taken = any(each.log.directory == path for each in self._replicas)
+        if not is_taken and self._disk.exists(path):
+            self._deleted.add_copy(move.partition, move.target, path)
+            self._deleted.rename_some()
 
     def _switch(self, move: Move, path: str) -> bool:
         """Copy the rest and switch to the copy, unless more was appended meanwhile than can be copied now."""
@@ -282,8 +294,13 @@ class Moves:
             copy.epochs.assign(epoch, start)
         if partition.config.flush_messages == 1:
             copy.flush()  # acknowledged records were on disk in the old place
-        self._disk.rename(f"{path}/{names.MOVING}", f"{path}/{names.MOVED}")
-        self._disk.fsync_directory(path)
+        with suppress(FileNotFoundError):  # an attempt has renamed it, and could not undo that
+            self._disk.rename(f"{path}/{names.MOVING}", f"{path}/{names.MOVED}")
+        try:
+            self._disk.fsync_directory(path)
+        except OSError:
+            self._disk.rename(f"{path}/{names.MOVED}", f"{path}/{names.MOVING}")  # the log goes on in the old place
+            raise
         self._deleted.add(partition, home)
         copy.on_disk_failure = partial(self._failures.report, target)
         partition.switch_log(copy)

@@ -98,6 +98,8 @@ class Reconciliation:
         """Topics whose partitions are created when no checkpoint is being written."""
         self._missing: dict[bytes, None] = {}
         """Topics with partitions that no disk had room for."""
+        self._unfinished: dict[str, None] = {}
+        """Directories of partitions that could not be created there, and that could not be removed yet."""
         self._waiting: dict[bytes, list[int]] = {}
         """Topics with the partitions that are created as soon as the event loop has time."""
         self.is_active = False
@@ -137,12 +139,16 @@ class Reconciliation:
     def apply(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
         """Bring the partitions in line with `after`. Called for every metadata entry, in order."""
         self._image = self._replicas.image = after
+        is_jump = after.version != before.version + 1
         if not self.is_active:
+            if is_jump:
+                self._set_unknown_aside(after)
+                return
             for change in changes:
                 if isinstance(change, DeleteTopic):
                     self._delete(change.topic_id, before)
             return
-        if after.version != before.version + 1:
+        if is_jump:
             self._compare_all(after)
             return
         touched: dict[bytes, None] = {}
@@ -174,16 +180,17 @@ class Reconciliation:
                 self._place(topic_image)
 
     def _compare_all(self, image: Image) -> None:
-        """The image comes from a snapshot, which does not say what has changed since the image before it.
-
-        A topic that is held and not in the image was deleted. Its files are kept as strays all the same, because no
-        entry of the log says so.
-        """
-        for topic_id in [topic_id for topic_id in self._replicas.topic_ids() if image.topic_by_id(topic_id) is None]:
-            self._set_aside_topic(topic_id)
+        """The image comes from a snapshot, which does not say what has changed since the image before it."""
+        self._set_unknown_aside(image)
         self.configure_all(image)
         for topic in image.topics():
             self._place(topic)
+
+    def _set_unknown_aside(self, image: Image) -> None:
+        """A topic that is held and not in an image that comes from a snapshot was deleted. Its files are kept as strays
+        all the same, because no entry of the log says so."""
+        for topic_id in [topic_id for topic_id in self._replicas.topic_ids() if image.topic_by_id(topic_id) is None]:
+            self._set_aside_topic(topic_id)
 
     def find_missing(self) -> list[tuple[bytes, int]]:
         """Replicas (topic id, number) that this broker should hold and does not, nor a directory that failed."""
@@ -220,7 +227,15 @@ class Reconciliation:
             self._configure(name, image)
 
     async def create_missing(self) -> None:
-        """Try again to create the partitions that no disk had room for."""
+        """Try again to create the partitions that no disk had room for, and to remove what is left of attempts.
+
+        After `step_down` nothing is created: `begin` does so.
+        """
+        for path in list(self._unfinished):
+            with suppress(OSError):
+                self._remove_unfinished(path)
+        if not self.is_active:
+            return
         missing, self._missing = self._missing, {}
         for topic in filter(None, map(self._image.topic_by_id, missing)):
             self._place(topic)
@@ -293,7 +308,7 @@ class Reconciliation:
                 held = PartitionDirectory(partition.topic, partition.index, "", path)
                 set_aside(self._disk, directory, held, self._unique())
             except OSError as error_of_disk:
-                self._failures.report(directory, describe_error(error_of_disk))
+                self._failures.report_error(directory, f"{path} keeps its name", error_of_disk)
 
     def _retire(self, partition: Partition, directory: DataDirectory, error: KafkaError) -> None:
         directory.partition_count -= 1
@@ -388,7 +403,7 @@ class Reconciliation:
 
         A directory that an administrator chose for the replica is tried first, and a cordoned one last.
         """
-        settings, preferred = self._settings(), self._replicas.preferred.pop(TopicPartition(topic.name, index), None)
+        settings, preferred = self._settings(), self._replicas.preferred.get(TopicPartition(topic.name, index))
         directories = sorted(
             self._replicas.directories_in_service(),
             key=lambda each: (settings.is_cordoned(each.path), each is not preferred, each.partition_count),
@@ -402,6 +417,7 @@ class Reconciliation:
                 if directory is directories[-1]:
                     raise
             else:
+                self._replicas.preferred.pop(TopicPartition(topic.name, index), None)
                 directory.partition_count += 1
                 self._add(topic, index, log, directory, 0, config)
                 return
@@ -409,15 +425,24 @@ class Reconciliation:
     def _create_log_in(self, directory: DataDirectory, topic: TopicImage, index: int, config: TopicConfig) -> Log:
         path = directory.partition_path(topic.name, index)
         self._deleted.free(path)
+        if path in self._unfinished:
+            self._remove_unfinished(path)
         if self._disk.exists(path):
             set_aside(self._disk, directory, PartitionDirectory(topic.name, index, "", path), self._unique())
         settings = log_settings(config, self._settings())
         try:
             return Log.create(self._disk, path, topic.id, settings, self._clock.now_ms(), cache=self._indexes)
         except OSError:
-            with suppress(OSError):
-                remove_tree(self._disk, path)  # or the next start would find the partition twice
+            if self._disk.exists(path):  # or a move may have created it when the removal is tried again
+                self._unfinished[path] = None
+                with suppress(OSError):
+                    self._remove_unfinished(path)
             raise
+
+    def _remove_unfinished(self, path: str) -> None:
+        """Remove the directory of a creation that failed, or the next start would find the partition twice."""
+        remove_tree(self._disk, path)
+        del self._unfinished[path]
 
     def _add(
         self,

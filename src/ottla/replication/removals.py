@@ -7,9 +7,13 @@ from collections.abc import Callable
 from itertools import count
 
 from ottla.replication.partition import Partition
+from ottla.storage.disk_errors import is_failure
 from ottla.system.threads import Offload
 
 logger = logging.getLogger(__name__)
+
+RETRY_MS = 10_000
+"""Delay of the next attempt after the disk or the process ran short of something."""
 
 
 class Removals:
@@ -36,4 +40,8 @@ class Removals:
             try:
                 await self._offload(remove)
             except OSError as error:
-                logger.warning("%s; it is removed when the broker starts again", error)
+                if is_failure(error):
+                    logger.warning("%s; it is removed when the broker starts again", error)
+                else:
+                    logger.warning("%s; it is removed later", error)
+                    self.add(RETRY_MS, remove)

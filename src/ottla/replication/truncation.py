@@ -52,15 +52,24 @@ class Truncations:
         return self._running.get(partition)
 
     def truncate(self, partition: Partition, offset: int) -> None:
-        """Remove all records from `offset` on. `find` returns the truncation until it is over."""
-        logger.info(
-            "%s: truncated from %d to %d, as the leader's log says", partition, partition.log.end_offset, offset
-        )
-        self._start(partition, lambda: partition.log.start_truncation(offset))
+        """Remove all records from `offset` on. `find` returns the truncation until it is over.
+
+        OSError if there is no descriptor: nothing has changed then, as in `start_new`.
+        """
+        log = partition.log
+        if self._prepare(partition, lambda: log.prepare_truncation(offset)):
+            logger.info("%s: truncated from %d to %d, as the leader's log says", partition, log.end_offset, offset)
+            self._start(partition, lambda: log.start_truncation(offset))
 
     def start_new(self, partition: Partition, offset: int, now_ms: int) -> None:
-        """Remove all records, and begin at `offset`. `find` returns the truncation until it is over."""
+        """Remove all records, and begin at `offset`. `find` returns the truncation until it is over.
+
+        OSError if the disk is full: nothing has changed then. It is not tried again here, because this replica may
+        have become the leader when there is room.
+        """
         log = partition.log
+        if not self._prepare(partition, lambda: log.prepare_start(offset)):
+            return
         logger.warning(
             "%s: starts anew at %d: its records from %d to %d are not connected to those of its leader",
             partition,
@@ -86,6 +95,17 @@ class Truncations:
         """End at once, and leave what is under way unfinished."""
         if self._writing is not None:
             self._writing.cancel()
+
+    def _prepare(self, partition: Partition, prepare: Callable[[], None]) -> bool:
+        """Returns False if the disk fails, and the log with it. OSError if it is worth another attempt."""
+        try:
+            prepare()
+        except OSError as error:
+            if not is_failure(error):
+                raise
+            partition.fail(f"cannot be truncated: {describe_error(error)}")
+            return False
+        return True
 
     def _start(self, partition: Partition, start: Callable[[], Truncation]) -> None:
         assert partition not in self._running

@@ -12,7 +12,6 @@ from ottla.replication.directory_failures import DirectoryFailures
 from ottla.replication.log_starts import LogStarts
 from ottla.replication.removals import Removals
 from ottla.replication.replicas import Replicas
-from ottla.storage.disk_errors import describe_error
 from ottla.system.clock import Clock, SteadyClock
 
 logger = logging.getLogger(__name__)
@@ -48,7 +47,7 @@ class Upkeep:
                 except KafkaError as error:
                     logger.error("%s: its old segments stay: %s", partition, error.message)
                 except OSError as error:
-                    self._failures.report(directory, describe_error(error))
+                    self._failures.report_error(directory, f"{partition}: its old segments stay", error)
             await asyncio.sleep(0)
         await self._log_starts.write_periodically()
 

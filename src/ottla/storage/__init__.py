@@ -2,6 +2,7 @@
 
 A partition's log
     log.py                  the log: append, read, roll, flush, truncate, close
+    appended.py             the offsets that an append gave to a batch
     settings.py             what a log needs to know of its topic's settings
     rolling.py              when the active segment is sealed
     segments.py             the log's segments in order, its snapshots, files on their way out

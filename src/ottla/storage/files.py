@@ -21,6 +21,8 @@ from collections.abc import Sequence
 from threading import Lock
 from typing import NamedTuple, Protocol
 
+from ottla.storage.disk_errors import FailedSync
+
 Bytes = bytes | bytearray | memoryview
 
 
@@ -428,6 +430,8 @@ class RealDisk:
         descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)
+        except OSError as error:
+            raise FailedSync(error.errno, error.strerror, path) from error
         finally:
             os.close(descriptor)
 

@@ -49,8 +49,7 @@ class Flush:
         self._disk = disk
         self._directories = directories
         self._files = files
-        for file in files:
-            file.pin()  # a segment may be dropped, renamed or closed while it is synced
+        _pin(files)  # a segment may be dropped, renamed or closed while it is synced
         self._paths = paths
         self._epochs_path = epochs_path
         self._epochs = epochs
@@ -87,10 +86,26 @@ class Flush:
 
 def sync(file: File) -> None:
     """FailedSync if the system could not write the file: it will not try again, although the bytes can be read."""
+    file.pin()  # an error here is none of the fsync: there are no more descriptors
     try:
         file.fsync()
     except OSError as error:
         raise FailedSync(error.errno, error.strerror, file.path) from error
+    finally:
+        file.unpin()
+
+
+def _pin(files: Sequence[File]) -> None:
+    """Pin all files, or none if there are not enough descriptors."""
+    pinned: list[File] = []
+    try:
+        for file in files:
+            file.pin()
+            pinned.append(file)
+    except OSError:
+        for file in pinned:
+            file.unpin()
+        raise
 
 
 def write_again(file: File, begin: int) -> None:

@@ -16,6 +16,8 @@ from ottla.storage import names
 from ottla.storage.files import Disk
 from ottla.storage.scan import scan
 
+_LAST = (names.METADATA, names.MOVING)
+
 
 def settle_leftovers(disk: Disk, directory: str) -> list[str]:
     """Leave only segments, snapshots and checkpoints. Returns the names that are in the directory then."""
@@ -88,11 +90,15 @@ def _parse_offset(name: str) -> int:
 
 
 def remove_tree(disk: Disk, directory: str) -> None:
-    """Remove a partition's directory. The topic id goes last, so that an interrupted removal is still this topic's."""
+    """Remove a partition's directory, which an OSError can interrupt.
+
+    The topic id goes last, so that what is left is still this topic's, and behind it only the mark of an incomplete
+    copy: the next start must not take the rest of one for the partition.
+    """
     try:
         found = disk.list(directory)
     except FileNotFoundError:
         return
-    for name in sorted(found, key=lambda name: name == names.METADATA):
+    for name in sorted(found, key=lambda name: _LAST.index(name) if name in _LAST else -1):
         disk.unlink(f"{directory}/{name}")
     disk.remove_directory(directory)

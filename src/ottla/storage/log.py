@@ -6,11 +6,11 @@ directory is described in the module that owns it: `segment`, `index`, `transact
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import CONTROL, LOG_APPEND_TIME, BatchHeader, ControlMarker, CorruptBatch, control_type, stamp
 from ottla.storage import log_read, names, timestamps
+from ottla.storage.appended import Appended as Appended
 from ottla.storage.cleaner.swap import Swap
 from ottla.storage.disk_errors import describe_error, is_failure
 from ottla.storage.files import Bytes, Disk
@@ -32,18 +32,6 @@ from ottla.storage.transaction_index import AbortedTransaction as AbortedTransac
 from ottla.storage.truncation import Truncation as Truncation
 
 _PREFIX_SIZE = 12
-
-
-@dataclass(slots=True)
-class Appended:
-    """The offsets that an append gave to a batch."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time: int
-    """The timestamp that the broker gave the batch; -1 if the records keep their own timestamps."""
-    is_duplicate: bool
-    """Whether the producer had sent the batch before: it was not written again, and these are its first offsets."""
 
 
 class Log:
@@ -308,12 +296,16 @@ class Log:
             self._files.created += 1  # the first entry creates the file; a superfluous fsync does no harm
 
     def _undo_append(self, segment: Segment, base_offset: int, error: OSError) -> KafkaError:
-        """Cut off what a failed write left in the file. Returns the error for the caller."""
+        """Cut off what a failed write left in the file. Returns the error for the caller.
+
+        If there is no descriptor for that either, the next append does it first.
+        """
         try:
-            segment.undo()
-            segment.transactions.truncate(base_offset)
+            segment.undo(base_offset)
         except OSError as second:
-            self.fail(f"{self} cannot be cut back after a failed write: {second}")
+            if is_failure(second):
+                self.fail(f"{self} cannot be cut back after a failed write: {second}")
+                return self._refusal("cannot be cut back after a failed write", second)
         return self._refusal("cannot be written", error)
 
     def _refusal(self, what: str, error: OSError) -> KafkaError:
@@ -344,19 +336,20 @@ class Log:
         if self._refused is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._refused)
         try:
+            active.repair()
             self._files.take_snapshot(base, self.producers)
             if active.size:
                 active.write_indexes()
             segment = self._files.create(base, now_ms, self._settings.index_interval_bytes)
         except OSError as error:
             raise self._refusal("cannot begin a segment", error) from error
-        if active.size:
-            active.seal()
-            self._files.sealed.append(active)
-        else:
-            self._files.drop(len(self.segments) - 1, len(self.segments))
+        active.seal()
         self._files.add(segment)
         self._active = segment
+        if active.size:
+            self._files.sealed.append(active)
+        else:
+            self._files.drop_empty(len(self.segments) - 2)
         self._files.prune_snapshots()
 
     # Reading
@@ -431,25 +424,13 @@ class Log:
     def _collect_flush(self, closing: bool) -> Flush:
         unflushed = self.segments[self._files.index_of(self.recovery_point) :]
         sealed = tuple(self._files.sealed)
-        paths = [
-            segment.path(suffix)
-            for segment in dict.fromkeys((*sealed, *unflushed))
-            for suffix in names.SEGMENT_SUFFIXES[1:]
-            if closing or segment is not self._active
-        ]
-        if self._active.has_aborts:
-            # If the segment is sealed before the next flush, all of its records are below the recovery point then, and
-            # recovery would not rebuild this index.
-            paths.append(self._active.path(names.TRANSACTION_INDEX))
-        snapshots = [offset for offset in self._files.snapshots if offset >= self.recovery_point]
-        paths += [names.path(self.directory, offset, names.SNAPSHOT) for offset in snapshots]
+        paths = self._files.list_paths_to_sync(self.recovery_point, closing)
         directories = [self.directory] if self._files.created != self._created_durable or closing else []
         if not self.is_directory_durable:
             paths.append(f"{self.directory}/{names.METADATA}")
             directories = [self.directory, self.directory.rpartition("/")[0]]
         epochs = self.epochs.encode() if self.epochs.is_dirty else None
-        self.epochs.is_dirty = False
-        return Flush(
+        flush = Flush(
             self._disk,
             directories,
             [segment.file for segment in unflushed],
@@ -461,9 +442,11 @@ class Log:
             sealed=sealed,
             truncations=self.truncations,
         )
+        self.epochs.is_dirty = False
+        return flush
 
     def finish_flush(self, flush: Flush) -> None:
-        """Take note that `flush` has run without an error."""
+        """Take note that `flush` has run without an error. After an error, set `epochs.is_dirty` instead."""
         if flush.truncations != self.truncations:
             # The flush may have written epochs that the truncation removed.
             self.epochs.is_dirty = True
@@ -476,10 +459,21 @@ class Log:
     def flush(self) -> None:
         flush = self.start_flush()
         if flush is not None:
-            flush.run()
+            try:
+                flush.run()
+            except OSError:
+                self.epochs.is_dirty = True
+                raise
             self.finish_flush(flush)
 
     # Cutting
+
+    def prepare_truncation(self, offset: int) -> None:
+        """Do what needs a descriptor before `start_truncation(offset)`. After an OSError the log is as it was."""
+        if offset < self.segments[0].base_offset:
+            self.prepare_start(offset)
+        else:
+            self.segments[self._files.index_of(offset)].prepare_cut(offset)
 
     def start_truncation(self, offset: int, now_ms: int = 0) -> Truncation:
         """Cut off the batch that contains `offset` and all later ones, in memory. `Truncation.run` does so on disk.
@@ -496,12 +490,14 @@ class Log:
         self.epochs.truncate_from_end(self.end_offset)
         return self._finish_cut(cut)
 
+    def prepare_start(self, offset: int) -> None:
+        """Do what may fail on a full disk before `start_new(offset)`. After an OSError the log is as it was."""
+        self._files.prepare_start(offset)
+
     def start_new(self, offset: int, now_ms: int = 0) -> Truncation:
         """Like `start_truncation`, for all records. The next one gets `offset`."""
-        self._files.drop(0, len(self.segments))
-        self._files.drop_snapshots_after(-1)
-        self._active = self._files.create(offset, now_ms, self._settings.index_interval_bytes)
-        self._files.add(self._active)
+        self._files.start_new(offset, now_ms, self._settings.index_interval_bytes)
+        self._active = self._files.active
         self.producers.clear()
         self.epochs.clear()
         self.end_offset = self.log_start_offset = offset
@@ -557,6 +553,11 @@ class Log:
         """Begin to replace neighbouring sealed segments by the one that compaction made from them."""
         return Swap(self._disk, self._files, replaced)
 
+    def end_swap(self) -> None:
+        """Finish or undo a swap that an error has interrupted: its files do not have their names yet."""
+        if self._failure is None:
+            self._files.end_swap()
+
     # Ending
 
     def close(self) -> None:
@@ -572,6 +573,8 @@ class Log:
         Returns None if nothing changed since `open`.
         """
         files = self._files
+        if self._failure is None:
+            self._active.repair()
         unchanged = self._clean_end == self.end_offset and not self.truncations
         if unchanged and files.created == self._created_durable and self.epochs.is_as_loaded(self.end_offset):
             return None

@@ -27,9 +27,11 @@ RECALL_BYTES = 8 * 1024 * 1024
 def write_snapshot(disk: Disk, directory: str, offset: int, producers: ProducerStates) -> None:
     """Write a snapshot without fsync. A torn one fails its checksum, and the state is rebuilt from the log."""
     file = disk.open(names.path(directory, offset, names.SNAPSHOT), create=True)
-    file.truncate(0)
-    file.append(encode(producers.producers.values()))
-    file.close()
+    try:
+        file.truncate(0)
+        file.append(encode(producers.producers.values()))
+    finally:
+        file.close()
 
 
 def restore_producers(

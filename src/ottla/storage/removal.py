@@ -16,7 +16,7 @@ class Removal:
         self._doomed = doomed
 
     def run(self) -> None:
-        """Unlink the files. After an error the rest is deleted when the log is opened the next time."""
+        """Unlink the files. After an error it can be run again, or the next start deletes the rest."""
         for path, file in self._doomed:
             if file is not None:
                 file.close()

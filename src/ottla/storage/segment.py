@@ -8,10 +8,12 @@ sealed segment never grows; its size and indexes are read when somebody needs th
 import logging
 from array import array
 from bisect import bisect_right
+from contextlib import suppress
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import BatchHeader, CorruptBatch
 from ottla.storage import names
+from ottla.storage.disk_errors import describe_error, is_failure
 from ottla.storage.files import Bytes, Disk, File
 from ottla.storage.index import (
     OFFSET_ENTRY_SIZE,
@@ -40,8 +42,10 @@ class Segment:
     __slots__ = (
         "_cache",
         "_disk",
+        "_ending",
         "_file",
         "_first_timestamp",
+        "_is_torn",
         "_max_timestamp",
         "_max_timestamp_offset",
         "_offsets",
@@ -69,6 +73,7 @@ class Segment:
         """A segment that is on disk; nothing is read yet."""
         self._disk = disk
         self._cache = cache
+        self._ending = ""
         self._file: File | None = None
         self._writer: File | None = None
         """The file, from the first append on. From then on the indexes stay in memory."""
@@ -80,6 +85,8 @@ class Segment:
         self._max_timestamp_offset = base_offset
         self._since_entry = 0
         self._rebuilt = False
+        self._is_torn = False
+        """Whether the file may have bytes of a failed append behind its last batch."""
         self._tail_offsets = array("q")
         self._tail_positions = array("q")
         self.directory = directory
@@ -110,12 +117,12 @@ class Segment:
         `may_have_indexes`: index files of an earlier segment at this offset may be there, and are deleted.
         """
         segment = cls(disk, directory, base_offset, created_ms=created_ms, interval=interval, cache=cache)
-        segment._file = segment._writer = disk.open(segment.path(names.LOG), create=True)
-        if segment._file.size:
-            segment._file.truncate(0)
         for suffix in (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX) if may_have_indexes else ():
             if disk.exists(segment.path(suffix)):
                 disk.unlink(segment.path(suffix))
+        segment._file = segment._writer = disk.open(segment.path(names.LOG), create=True)
+        if segment._file.size:
+            segment._file.truncate(0)
         segment.is_active = True
         segment.forget()
         return segment
@@ -123,7 +130,7 @@ class Segment:
     @classmethod
     def under(
         cls,
-        path: str,
+        ending: str,
         disk: Disk,
         directory: str,
         base_offset: int,
@@ -132,9 +139,10 @@ class Segment:
         interval: int,
         cache: IndexCache,
     ) -> "Segment":
-        """A sealed segment whose file is still called `path`."""
+        """A sealed segment whose files have another ending, until `take_final_name`."""
         segment = cls(disk, directory, base_offset, created_ms=created_ms, interval=interval, cache=cache)
-        segment._file = disk.open(path)
+        segment._ending = ending
+        segment._file = disk.open(segment.path(names.LOG))
         segment._size = segment._file.size
         return segment
 
@@ -164,7 +172,13 @@ class Segment:
         return self.path(names.LOG)
 
     def path(self, suffix: str) -> str:
-        return names.path(self.directory, self.base_offset, suffix)
+        return names.path(self.directory, self.base_offset, suffix + self._ending)
+
+    def take_final_name(self) -> None:
+        """The files were renamed: they have no other ending any more."""
+        self._ending = ""
+        if self._file is not None:
+            self._file.path = self.path(names.LOG)
 
     # What it is
 
@@ -300,9 +314,19 @@ class Segment:
         """Append several batches in one write. The caller then calls `count` for each."""
         (self._writer or self._activate()).append(data)
 
-    def undo(self) -> None:
-        """Cut off what a failed append may have left behind the last batch."""
-        self.file.truncate(self._size)
+    def undo(self, offset: int) -> None:
+        """Take back a failed append at `offset`. If an OSError prevents it, the next append does it first."""
+        self._is_torn, self._writer = True, None
+        if self._transactions is not None and self._transactions.is_loaded:
+            self._transactions.forget_from(offset)
+        self.repair()
+
+    def repair(self) -> None:
+        """Cut off what failed appends may have left in the files."""
+        if self._is_torn:
+            self.file.truncate(self.size)
+            self.transactions.repair()
+            self._is_torn = False
 
     def _add_index_entry(self, last_offset: int, position: int) -> None:
         self.offset_index.add(last_offset - self.base_offset, position)
@@ -317,7 +341,8 @@ class Segment:
         )
 
     def _activate(self) -> File:
-        """Before the first append: load the indexes from disk. They stay in memory from then on."""
+        """Before the first append, and the first after a failed one: load the indexes, which then stay in memory."""
+        self.repair()
         self.is_active = True
         self._cache.forget(self)
         if self._max_timestamp == UNKNOWN or self._offsets is None or self._times is None:
@@ -375,10 +400,18 @@ class Segment:
         times.add(self._max_timestamp, self._max_timestamp_offset - self.base_offset)
         for suffix, data in ((names.OFFSET_INDEX, offsets.encode()), (names.TIME_INDEX, times.encode())):
             file = self._disk.open(self.path(suffix), create=True)
-            file.truncate(0)
-            if data:
-                file.append(data)
-            file.close()
+            try:
+                file.truncate(0)
+                if data:
+                    file.append(data)
+            finally:
+                file.close()
+
+    def prepare_cut(self, offset: int) -> None:
+        """Do what needs a descriptor before `cut(offset)`. After an OSError nothing has changed."""
+        self.repair()
+        self._find_first_to_go(offset)
+        _ = self.max_timestamp_entry, self.offset_index, self.time_index
 
     def cut(self, offset: int) -> BatchLocation | None:
         """Forget the batch that contains `offset` and all later ones. Returns the first of them, None if there is none.
@@ -469,22 +502,36 @@ class Segment:
 
     def rebuild_indexes(self) -> None:
         """Rebuild both indexes from the batches' headers. Those of a sealed segment are also written to disk."""
-        size, damage = self.size, self.damage
-        offsets, positions = self._tail_offsets[:], self._tail_positions[:]
-        self.forget()
-        self._cache.forget(self)
+        fresh = self.open_again(self._disk, self._cache)  # an error of the disk leaves this one as it is
+        fresh.forget()
         try:
-            for start in (0, *(one.end for one in damage)):
-                end = min((one.position for one in damage if one.position >= start), default=size)
-                self._size = start
+            for start in (0, *(one.end for one in self.damage)):
+                end = min((one.position for one in self.damage if one.position >= start), default=self.size)
+                fresh._size = start
                 for _, header in scan(self.file, start, end):
-                    self.count_header(header)
+                    fresh.count_header(header)
         except CorruptBatch as error:
             logger.error("%s is damaged: %s", self, error)
-        self._size, self.damage, self._rebuilt = size, damage, True
-        self._tail_offsets, self._tail_positions = offsets, positions
+        self._cache.forget(self)
+        self._offsets, self._times, self._since_entry = fresh._offsets, fresh._times, fresh._since_entry
+        self._first_timestamp = fresh._first_timestamp
+        self._max_timestamp, self._max_timestamp_offset = fresh._max_timestamp, fresh._max_timestamp_offset
+        self._rebuilt = True
         if not self.is_active:
+            self._keep_indexes()
+
+    def _keep_indexes(self) -> None:
+        """Write the rebuilt indexes of a sealed segment. Without room on the disk they stay in memory."""
+        try:
             self.write_indexes()
+        except OSError as error:
+            if is_failure(error):
+                raise
+            logger.warning("%s: the rebuilt indexes are not written: %s", self, describe_error(error))
+            with suppress(OSError):  # part of an index would be taken for the whole
+                for suffix in (names.OFFSET_INDEX, names.TIME_INDEX):
+                    self._disk.unlink(self.path(suffix))
+        else:
             self._admit_indexes()
 
     def count_header(self, header: BatchHeader) -> None:

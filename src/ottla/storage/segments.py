@@ -7,11 +7,13 @@ time later by the `Removal` that `take_deleted` returns.
 import contextlib
 import logging
 from bisect import bisect_right
+from collections.abc import Iterator
 from typing import Protocol
 
 from ottla.errors import KafkaError
 from ottla.records.batch import CorruptBatch
 from ottla.storage import leftovers, names
+from ottla.storage.disk_errors import describe_error, is_failure
 from ottla.storage.files import Disk, File
 from ottla.storage.index import CorruptIndex, IndexCache
 from ottla.storage.producer_restore import replay_segment, restore_producers, write_snapshot
@@ -70,8 +72,25 @@ class Segments:
                 self._disk, self.directory, base_offset, created_ms=now_ms, interval=interval, cache=self.cache
             )
         except OSError:
-            self._unlink(names.path(self.directory, base_offset, names.LOG))
+            with contextlib.suppress(OSError):
+                self._disk.unlink(names.path(self.directory, base_offset, names.LOG))
             raise
+
+    def prepare_start(self, base_offset: int) -> None:
+        """Create the file with which `start_new` will begin the log, so that `start_new` needs no room on the disk."""
+        self._disk.open(self._prepared_path(base_offset), create=True).close()
+
+    def start_new(self, base_offset: int, now_ms: int, interval: int) -> None:
+        """Drop all segments and snapshots, and begin with an empty segment."""
+        self.prepare_start(base_offset)
+        self.drop(0, len(self.items))
+        self.drop_snapshots_after(-1)
+        self._disk.rename(self._prepared_path(base_offset), names.path(self.directory, base_offset, names.LOG))
+        self.add(self.create(base_offset, now_ms, interval))
+
+    def _prepared_path(self, base_offset: int) -> str:
+        # A segment that is about to be dropped may have the same base offset, so the file has another name at first.
+        return names.path(self.directory, base_offset, names.LOG + names.TEMPORARY)
 
     def add(self, segment: Segment) -> None:
         self.items.append(segment)
@@ -101,7 +120,13 @@ class Segments:
 
     def _rebuild_transaction_index(self, segment: Segment) -> None:
         producers = restore_producers(self._disk, self.items, self.snapshots, segment.base_offset)
-        segment.transactions.replace(replay_segment(segment, segment.base_offset, OFFSET_MAX, producers))
+        aborted = replay_segment(segment, segment.base_offset, OFFSET_MAX, producers)
+        try:
+            segment.transactions.replace(aborted)
+        except OSError as error:
+            if is_failure(error):
+                raise
+            logger.warning("%s: the transaction index is not written: %s", segment, describe_error(error))
         segment.is_suspect = False
 
     # Snapshots
@@ -113,18 +138,41 @@ class Segments:
         self.created += 1
 
     def prune_snapshots(self) -> None:
-        """Delete snapshots except the one at the start of each segment and the newest."""
-        self._drop_snapshots(
-            leftovers.find_stray_snapshots(self.snapshots, self._bases, max(self.snapshots, default=0))
-        )
+        """Delete snapshots except the one at the start of each segment and the newest.
+
+        One that the disk does not let go of stays until the next call.
+        """
+        with _patience(self.directory):
+            self._drop_snapshots(
+                leftovers.find_stray_snapshots(self.snapshots, self._bases, max(self.snapshots, default=0))
+            )
 
     def drop_snapshots_after(self, offset: int) -> None:
         self._drop_snapshots([snapshot for snapshot in self.snapshots if snapshot > offset])
 
     def _drop_snapshots(self, offsets: list[int]) -> None:
         for offset in offsets:
+            with contextlib.suppress(FileNotFoundError):
+                self._disk.unlink(names.path(self.directory, offset, names.SNAPSHOT))
             self.snapshots.remove(offset)
-            self._unlink(names.path(self.directory, offset, names.SNAPSHOT))
+
+    # Flushing
+
+    def list_paths_to_sync(self, recovery_point: int, closing: bool) -> list[str]:
+        """The files beside the `.log` files that a flush of everything after the recovery point has to sync."""
+        unflushed = self.items[self.index_of(recovery_point) :]
+        paths = [
+            segment.path(suffix)
+            for segment in dict.fromkeys((*self.sealed, *unflushed))
+            for suffix in names.SEGMENT_SUFFIXES[1:]
+            if closing or segment is not self.active
+        ]
+        if self.active.has_aborts:
+            # If the segment is sealed before the next flush, all of its records are below the recovery point then, and
+            # recovery would not rebuild this index.
+            paths.append(self.active.path(names.TRANSACTION_INDEX))
+        snapshots = [offset for offset in self.snapshots if offset >= recovery_point]
+        return paths + [names.path(self.directory, offset, names.SNAPSHOT) for offset in snapshots]
 
     # Dropping
 
@@ -139,35 +187,51 @@ class Segments:
             self.drop(0, 1)
             if in_order:
                 self._disk.fsync_directory(self.directory)
-        for snapshot in [snapshot for snapshot in self.snapshots if snapshot < self._bases[0]]:
-            self.snapshots.remove(snapshot)
-            self._doom(names.path(self.directory, snapshot, names.SNAPSHOT), None)
+        with _patience(self.directory):
+            for snapshot in [snapshot for snapshot in self.snapshots if snapshot < self._bases[0]]:
+                self._doom(names.path(self.directory, snapshot, names.SNAPSHOT), None)
+                self.snapshots.remove(snapshot)
         return count
 
     def drop(self, first: int, end: int) -> None:
-        """Take segments out of the log, the last one first, so that an interruption leaves no hole."""
+        """Take segments out of the log, the last one first, so that an interruption leaves no hole.
+
+        After an OSError the rest is still there.
+        """
         self.end_swap()
-        self._doom_segments(first, end)
-        del self.items[first:end], self._bases[first:end]
+        for index in reversed(range(first, end)):
+            self.doom(self.items[index])
+            del self.items[index], self._bases[index]
+
+    def drop_empty(self, index: int) -> None:
+        """Drop a segment without records. It does no harm if the disk does not let go of it."""
+        with _patience(self.directory):
+            self.drop(index, index + 1)
 
     def replace(self, first: int, end: int, segment: Segment) -> None:
-        """Put one segment in the place of several. It has the base offset of the first of them."""
-        self._doom_segments(first, end)
+        """Put one segment in the place of several. It has the base offset of the first of them.
+
+        The files of the others stay. The caller calls `doom`.
+        """
         self.items[first:end] = [segment]
         self._bases[first:end] = [segment.base_offset]
         self.created += 1
-        self.prune_snapshots()
 
     def end_swap(self) -> None:
         """End a compaction's swap that is under way, before segments are dropped."""
         if self.swap is not None:
             self.swap.finish_or_undo()
 
-    def _doom_segments(self, first: int, end: int) -> None:
-        for segment in reversed(self.items[first:end]):
-            self.cache.forget(segment)
-            for suffix in names.SEGMENT_SUFFIXES:
-                self._doom(segment.path(suffix), segment.open_file if suffix == names.LOG else None)
+    def doom(self, segment: Segment) -> None:
+        """Rename a segment's files, to be deleted later. After an OSError all of them have their names.
+
+        The `.log` file decides. Index files without one do no harm: the next start deletes them.
+        """
+        self._doom(segment.path(names.LOG), segment.open_file)
+        self.cache.forget(segment)
+        with _patience(self.directory):
+            for suffix in names.SEGMENT_SUFFIXES[1:]:
+                self._doom(segment.path(suffix), None)
 
     def _doom(self, path: str, file: File | None) -> None:
         doomed = path + names.DELETED
@@ -191,16 +255,23 @@ class Segments:
         doomed, self._doomed = self._doomed, []
         return Removal(self._disk, doomed)
 
-    def _unlink(self, path: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            self._disk.unlink(path)
-
     # Ending
 
     def close(self) -> None:
         self.end_swap()
         for segment in self.items:
             segment.close()
+
+
+@contextlib.contextmanager
+def _patience(directory: str) -> Iterator[None]:
+    """Around what makes room and need not happen now: only a failure of the disk is an error."""
+    try:
+        yield
+    except OSError as error:
+        if is_failure(error):
+            raise
+        logger.warning("%s: files stay that are not needed: %s", directory, describe_error(error))
 
 
 def _check_markers(segment: Segment) -> None:

@@ -29,11 +29,15 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """Entries are read on first use and then kept: aborts are rare."""
 
-    __slots__ = ("_disk", "_entries", "path")
+    __slots__ = ("_disk", "_entries", "_is_outdated", "_is_torn", "path")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self._entries: list[AbortedTransaction] | None = None
+        self._is_torn = False
+        """Whether the file may have more than the entries, behind them."""
+        self._is_outdated = False
+        """Whether the file may have other entries."""
         self.path = path
 
     @property
@@ -50,38 +54,51 @@ class TransactionIndex:
         return self._entries
 
     def add(self, entry: AbortedTransaction) -> None:
-        """Add an entry. After an OSError the entries, and if possible the file, are as they were before."""
+        """Add an entry. After an OSError the entries are as they were, and the next change repairs the file."""
         entries = self.entries()
+        self.repair()
         file = self._disk.open(self.path, create=True)
         try:
+            self._is_torn = True
             file.append(_ENTRY.pack(_VERSION, *entry))
-        except OSError:
-            file.truncate(_ENTRY.size * len(entries))
-            raise
         finally:
             file.close()
+        self._is_torn = False
         entries.append(entry)
 
     def truncate(self, offset: int) -> None:
         """Remove transactions whose marker is at `offset` or later. It needs no room on the disk."""
+        self.forget_from(offset)
+        self.repair()
+
+    def forget_from(self, offset: int) -> None:
+        """Remove transactions whose marker is at `offset` or later, from the file with the next `repair`."""
         entries = self.entries()
         keep = bisect_left(entries, offset, key=attrgetter("last_offset"))
         if keep < len(entries):
+            self._entries, self._is_torn = entries[:keep], True
+
+    def repair(self) -> None:
+        """Bring the file in line with the entries, if an error of the disk has prevented that."""
+        if self._is_outdated:
+            self.replace(self.entries())
+        elif self._is_torn:
             file = self._disk.open(self.path, create=True)
             try:
-                file.truncate(_ENTRY.size * keep)
+                file.truncate(_ENTRY.size * len(self.entries()))
             finally:
                 file.close()
-            self._entries = entries[:keep]
+            self._is_torn = False
 
     def replace(self, entries: list[AbortedTransaction]) -> None:
-        """Replace all entries."""
+        """Replace all entries. After an OSError they are replaced, and the next change writes the file.
+
+        The file is replaced as a whole: a part of it would be taken for all of it.
+        """
+        self._entries, self._is_outdated = entries, True
         if entries or self._disk.exists(self.path):
-            file = self._disk.open(self.path, create=True)
-            file.truncate(0)
-            file.append(b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries))
-            file.close()
-        self._entries = entries
+            self._disk.replace(self.path, b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries))
+        self._is_outdated = self._is_torn = False
 
     def collect(self, from_offset: int, up_to: int) -> tuple[list[AbortedTransaction], bool]:
         """The transactions that overlap [from_offset, up_to), and whether no later segment can have another one."""

@@ -459,6 +459,78 @@ def test_a_full_disk_delays_a_truncation() -> None:
     run(main())
 
 
+@pytest.mark.parametrize("operation", ["reopen", "read"])
+def test_a_truncation_waits_for_a_descriptor(operation: str) -> None:
+    # It has to read where the batches in a sealed segment begin.
+    async def main() -> None:
+        cluster = SmallCluster(1, 2, settings=SMALL)
+        cluster.elect(1)
+        for number in range(5):
+            cluster[1].produce(b"%d" % number)
+        await cluster.wait_for_copies()
+        cluster.elect(1, isr=(1,), learners=(1,))
+        cluster[2].fetchers.leave(cluster[2].partition())
+        for _ in range(5, 40):
+            cluster[1].produce(b"lost")
+        for segment in cluster[1].log().segments:
+            segment.unload_indexes()
+        before = cluster[1].log().end_offset
+        cluster[1].disk.fail(operation, errno.EMFILE, "*/0*", times=None)
+        cluster.elect(2)
+        await asyncio.sleep(5)
+        assert cluster[1].log().end_offset == before and not cluster[1].log().has_failed
+        cluster[1].disk.heal()
+        cluster[2].produce(b"kept")
+        await cluster.wait_for_copies()
+        assert read(cluster[1].log()) == read(cluster[2].log())
+        await cluster.close()
+
+    run(main())
+
+
+def test_a_full_disk_delays_a_new_beginning() -> None:
+    async def main() -> None:
+        cluster = SmallCluster(1, 2, settings=SMALL)
+        cluster.elect(1)
+        for number in range(20):
+            cluster[1].produce(b"%d" % number)
+        await cluster.wait_for(lambda: cluster[1].partition().high_watermark.value == 20)
+        cluster[2].fetchers.leave(cluster[2].partition())
+        before = read(cluster[2].log())
+        for number in range(20, 40):
+            cluster[1].produce(b"%d" % number)
+        cluster.elect(1, isr=(1,), learners=(1,))
+        cluster[1].partition().delete_records(35)
+        cluster[2].disk.fail("create", errno.ENOSPC, times=None)
+        cluster[2].learn(0, cluster.states[0])
+        await asyncio.sleep(5)
+        assert read(cluster[2].log()) == before and not cluster[2].log().has_failed
+        cluster[2].disk.heal()
+        await cluster.wait_for_copies()
+        assert [offset for offset, _, _ in read(cluster[2].log())] == [35, 36, 37, 38, 39]
+        await cluster.close()
+
+    run(main())
+
+
+def test_a_disk_that_fails_before_a_new_beginning_takes_the_log_out_of_service() -> None:
+    async def main() -> None:
+        cluster = SmallCluster(1, 2)
+        failed: list[str] = []
+        cluster[2].log().on_disk_failure = failed.append
+        cluster.elect(1, isr=(1,), learners=(1,))
+        cluster[1].produce(b"a")
+        cluster[1].produce(b"b")
+        cluster[1].partition().delete_records(2)
+        cluster[2].disk.fail("create", errno.EIO, times=None)
+        cluster[2].learn(0, cluster.states[0])
+        await cluster.wait_for(lambda: failed, 5)
+        assert cluster[2].log().has_failed
+        await cluster.close()
+
+    run(main())
+
+
 def test_a_disk_that_fails_in_a_truncation_takes_the_log_out_of_service() -> None:
     async def main() -> None:
         cluster = SmallCluster(1, 2)
@@ -591,6 +663,34 @@ def test_a_first_copy_of_a_compacted_log_begins_again_with_another_leader(policy
         cluster[1].produce(b"end")
         await cluster.wait_for_copies()
         assert cluster[3].fetchers.truncations.count == (1 if policy == "compact" else 0)
+        await cluster.close()
+
+    run(main())
+
+
+def test_a_first_copy_begins_again_although_the_new_leader_changes_its_epoch_before() -> None:
+    # The follower cannot begin anew at first, because its disk is full. Nothing else than a new beginning is right
+    # under the new leader, however often its epoch changes meanwhile, and whether it is away for a while or not.
+    async def main() -> None:
+        topic = {"cleanup.policy": "compact"}
+        cluster = SmallCluster(1, 2, 3, topic=topic, replica_fetch_max_bytes="200", replica_fetch_wait_max_ms="50")
+        cluster.elect(1, isr=(1, 2), learners=(1, 2))
+        for number in range(100):
+            cluster[1].produce(b"%d" % number)
+        await cluster.wait_for(lambda: cluster[2].partition().high_watermark.value == 100)
+        cluster[3].learn(0, cluster.states[0])
+        await cluster.wait_for(lambda: cluster[3].log().end_offset > 10)
+        copied = cluster[3].log().end_offset
+        assert copied < 90
+        cluster[3].disk.fail("create", errno.ENOSPC, times=None)
+        for leader in (2, -1, 2):
+            cluster.elect(leader, isr=(1, 2))
+            await asyncio.sleep(3)
+            assert cluster[3].log().end_offset == copied and cluster[3].fetchers.truncations.count == 0
+        cluster[3].disk.heal()
+        await cluster.wait_for_copies()
+        assert cluster[3].fetchers.truncations.count == 1
+        assert read(cluster[3].log()) == read(cluster[2].log())
         await cluster.close()
 
     run(main())

@@ -2,13 +2,15 @@
 
     begin    .cleaned becomes .swap                               crash before the sync: the old segments are the log
     sync     the names are on the disk                            crash from here on: opening the log ends the swap
-    switch   the old segments become .deleted; reads go to the new one, whose file is still called .swap
+    switch   reads go to the new segment, whose files are still called .swap; the old ones become .deleted
     sync     the old names are gone from the disk                 or they could come back beside the new segment
-    finish   the file gets its name
-    sync     and keeps it                                         or .swap could stand beside the .cleaned of the next
+    finish   the files get their names
+    sync     and keep them                                        or .swap could stand beside the .cleaned of the next
+    end
 
 Only `sync` waits for the disk, and it may run in a thread. Code that takes segments out of the log in between calls
-`finish_or_undo` first: a swap that has only begun is undone, one that was switched is finished.
+`finish_or_undo` first: a swap that has only begun is undone, one that was switched is finished. So is a swap that a
+full disk interrupts, when the next one begins at the latest.
 """
 
 import contextlib
@@ -23,6 +25,7 @@ from ottla.storage.segments import Segments
 class Phase(enum.Enum):
     BEGUN = enum.auto()
     SWITCHED = enum.auto()
+    FINISHED = enum.auto()
     OVER = enum.auto()
 
 
@@ -33,6 +36,7 @@ class Swap:
         self._disk = disk
         self._files = files
         self._replaced = replaced
+        self._undeleted = list(replaced)
         self._segment: Segment | None = None
         self.phase = Phase.BEGUN
         files.end_swap()
@@ -53,7 +57,7 @@ class Swap:
             return
         last = self._replaced[-1]
         self._segment = Segment.under(
-            self._make_path(names.LOG + names.SWAP),
+            names.SWAP,
             self._disk,
             self._files.directory,
             self._replaced[0].base_offset,
@@ -64,26 +68,42 @@ class Swap:
         self.phase = Phase.SWITCHED
         first = self._files.items.index(self._replaced[0])
         self._files.replace(first, first + len(self._replaced), self._segment)
-        for suffix in names.SEGMENT_SUFFIXES[1:]:
-            self._rename(suffix + names.SWAP, suffix)
+        self._delete_replaced()
+
+    def _delete_replaced(self) -> None:
+        """The last one first. After an OSError the rest is still there."""
+        while self._undeleted:
+            self._files.doom(self._undeleted[-1])
+            self._undeleted.pop()
+        self._files.prune_snapshots()
 
     def finish(self) -> None:
-        """Give the new segment's file its final name. Called after the second sync."""
+        """Give the new segment's files their final names. Called after the second sync."""
         if self.phase is not Phase.SWITCHED or self._segment is None:
             return
+        transactions = self._segment.transactions
+        for suffix in names.SEGMENT_SUFFIXES[1:]:
+            self._rename(suffix + names.SWAP, suffix)
+        transactions.path = self._make_path(names.TRANSACTION_INDEX)
         self._rename(names.LOG + names.SWAP, names.LOG)
-        file = self._segment.open_file
-        if file is not None:
-            file.path = self._make_path(names.LOG)
-        self._end()
+        self._segment.take_final_name()
+        self.phase = Phase.FINISHED
+
+    def end(self) -> None:
+        """Called after the third sync: another compaction may begin."""
+        if self.phase is Phase.FINISHED:
+            self._end()
 
     def finish_or_undo(self) -> None:
+        if self.phase is Phase.BEGUN:
+            self._undo()
         if self.phase is Phase.SWITCHED:
+            self._delete_replaced()
             self.sync()
             self.finish()
+        if self.phase is Phase.FINISHED:
             self.sync()
-        elif self.phase is Phase.BEGUN:
-            self._undo()
+            self.end()
 
     def _undo(self) -> None:
         """Delete the .swap files first, durably: with them, opening the log would finish the swap."""

@@ -93,6 +93,7 @@ def swap_in(log: Log, sources: Sequence[int]) -> None:
     swap.sync()
     swap.finish()
     swap.sync()
+    swap.end()
 
 
 def compact(
