@@ -478,9 +478,9 @@ class Broker:
         await self.participation.quiesce()
         self._compactor.end()
         clean = await self._node.replication.close() if self._node is not None else []
+        await self.participation.close()
         if self.failure.done():  # the metadata log may end in half an entry
             clean = [directory for directory in clean if directory is not self._directories[0]]
-        await self.participation.close()
         for directory in self._directories:
             directory.close(clean=directory in clean, broker_epoch=self.participation.broker_epoch)
         self._end_threads()

@@ -13,13 +13,17 @@ from ottla.cluster.image import Image
 from ottla.cluster.metadata_files import encode_entry, read_entries, recover, remove_covered, write_snapshot
 from ottla.cluster.metadata_log import Conflict, Entry
 from ottla.errors import ErrorCode, KafkaError
+from ottla.storage.disk_errors import is_failure
 from ottla.storage.files import Disk, File
+from ottla.storage.flush import sync
 from ottla.storage.names import LOG, path
 from ottla.system.clock import Clock
 from ottla.system.threads import Offload
 
 DIRECTORY = "__cluster_metadata-0"
 SNAPSHOT_BYTES = 4 << 20
+RETRY_S = 1.0
+"""Seconds until an fsync is tried again for which there was no descriptor."""
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +62,11 @@ class EmbeddedLog:
             self._file = disk.open(path(self._directory, recovered.active, LOG))
         self._must_roll = False
         """The next entry starts a segment, so that a snapshot covers whole segments and they can be removed."""
+        self._torn_at: int | None = None
+        """Where the file has to be cut before the next entry: a failed write may have left something behind it."""
+        self._is_uncut = False
+        """Whether a power cut may bring back something that a failed write has left."""
+        self._is_name_durable = True
         self._flush: asyncio.Future[None] | None = None
         self._last: Entry | None = None
         self._failure: str | None = None
@@ -108,6 +117,14 @@ class EmbeddedLog:
         self._must_roll = True
 
     def close(self) -> None:
+        """Leave no half-written entry, not even after a power cut: a start after a clean stop takes it for damage."""
+        if self._failure is None and self._file is not None and self._is_uncut:
+            try:
+                if self._torn_at is not None:
+                    self._file.truncate(self._torn_at)
+                sync(self._file)
+            except OSError as error:
+                self._fail(f"a half-written entry could not be removed: {error}")
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -116,51 +133,77 @@ class EmbeddedLog:
     def _start(self, entry: Entry) -> None:
         """Write the entry and start its fsync, which goes on even if the caller stops waiting."""
         batch = encode_entry(entry.version, entry.id, encode(entry.changes), self._clock.now_ms())
-        if self._must_roll and self._file is not None:
+        try:
+            file = self._prepare_file(entry.version)
+            self._torn_at = file.size
+            file.append(batch)
+        except OSError as error:
+            self._take_back()
+            raise _make_storage_error(f"the metadata could not be written: {error}") from error
+        self._torn_at = None
+        self._bytes_since_snapshot += len(batch)
+        self._flush = asyncio.get_running_loop().create_future()
+        self._start_sync(entry, file)
+
+    def _prepare_file(self, version: int) -> File:
+        """The file for the next entry, without what an entry that was taken back may have left in it."""
+        if self._file is not None and self._torn_at is not None:
+            self._file.truncate(self._torn_at)
+        self._torn_at = None
+        if self._file is not None and self._must_roll:
             self._file.close()
             self._file = None
         self._must_roll = False
-        created = self._file is None
-        try:
-            file = self._file or self._disk.open(path(self._directory, entry.version, LOG), create=True)
-        except OSError as error:
-            raise _make_storage_error(f"the metadata could not be written: {error}") from error
-        size = file.size
-        try:
-            file.append(batch)
-        except OSError as error:
-            self._take_back(file, size)
-            raise _make_storage_error(f"the metadata could not be written: {error}") from error
-        self._file = file
-        self._bytes_since_snapshot += len(batch)
-        self._flush = self._offload(self._sync, file, created)
-        self._flush.add_done_callback(lambda flush: self._handle_flush(entry, flush))
+        if self._file is None:
+            self._file = self._disk.open(path(self._directory, version, LOG), create=True)
+            self._is_name_durable = False
+        return self._file
 
-    def _take_back(self, file: File, size: int) -> None:
-        """Remove a half-written entry: the next entry would come after it and be lost at recovery."""
-        try:
-            file.truncate(size)
-        except OSError as error:
-            self._fail(f"a half-written entry could not be removed: {error}")
+    def _take_back(self) -> None:
+        """Remove a half-written entry: the next entry would come after it and be lost at recovery.
 
-    def _sync(self, file: File, created: bool) -> None:
-        file.fsync()
-        if created:
-            self._disk.fsync_directory(self._directory)
-
-    def _handle_flush(self, entry: Entry, flush: asyncio.Future[None]) -> None:
-        self._flush = None
-        error = "cancelled" if flush.cancelled() else flush.exception()
-        if error is not None:
-            # It is unknown what is on the disk, and a second fsync would not tell.
-            self._fail(f"fsync failed: {error}")
+        If there is no descriptor for that, it is done before the next entry is written.
+        """
+        if self._file is None or self._torn_at is None:
             return
-        self._head = entry.version
-        self._last = entry
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        self._is_uncut = True
+        try:
+            self._file.truncate(self._torn_at)
+        except OSError as error:
+            if is_failure(error):
+                self._fail(f"a half-written entry could not be removed: {error}")
+        else:
+            self._torn_at = None
+
+    def _start_sync(self, entry: Entry, file: File) -> None:
+        self._offload(self._sync, file).add_done_callback(lambda done: self._handle_sync(entry, file, done))
+
+    def _sync(self, file: File) -> None:
+        sync(file)
+        if not self._is_name_durable:
+            self._disk.fsync_directory(self._directory)
+            self._is_name_durable = True
+
+    def _handle_sync(self, entry: Entry, file: File, done: asyncio.Future[None]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if isinstance(error, OSError) and not is_failure(error) and self._failure is None:
+            logger.warning("%s: the fsync of an entry is tried again: %s", self._directory, error)
+            asyncio.get_running_loop().call_later(RETRY_S, self._start_sync, entry, file)
+            return
+        flush, self._flush = self._flush, None
+        if done.cancelled() or error is not None:
+            # It is unknown what is on the disk, and a second fsync would not tell.
+            self._fail(f"fsync failed: {error or 'cancelled'}")
+        else:
+            self._head = entry.version
+            self._last = entry
+            self._is_uncut = False
+            waiters, self._waiters = self._waiters, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+        if flush is not None and not flush.done():
+            flush.set_result(None)
 
     def _fail(self, reason: str) -> None:
         if self._failure is None:

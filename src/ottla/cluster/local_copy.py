@@ -27,7 +27,9 @@ from ottla.cluster.metadata_log import Entry, LogBehind
 from ottla.cluster.shared_snapshots import delete_nodes
 from ottla.cluster.store import Create, NodeExists, SetData, Store, StoreSession, StoreUnavailable
 from ottla.cluster.znodes import SnapshotPointer
+from ottla.storage.disk_errors import is_failure
 from ottla.storage.files import Disk
+from ottla.storage.flush import sync
 from ottla.storage.names import LOG, path
 from ottla.system.clock import Clock
 from ottla.system.threads import Offload
@@ -38,6 +40,9 @@ IDS_KEPT = 1000
 """How many of the last entries are compared with those of the store."""
 
 DELETIONS_AT_ONCE = 200
+
+RETRY_S = 1.0
+"""Seconds until the copy is begun anew after a shortage."""
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +71,9 @@ class LocalCopy:
         self._ids: dict[int, bytes] = {}
         self._pending: list[Entry] = []
         self._task: asyncio.Task[None] | None = None
+        self._resume: asyncio.TimerHandle | None = None
+        self._has_gap = False
+        """Whether entries could not be written."""
         self._is_closed = False
         disk.make_directory(self._directory)
         try:
@@ -113,35 +121,56 @@ class LocalCopy:
             self._ids[entry.version] = entry.id
             self._ids.pop(entry.version - IDS_KEPT, None)
         self._pending.append(entry)
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._write(), name="copy of the metadata")
+        if self._task is None and self._resume is None:
+            self._start_writing()
 
     async def close(self) -> None:
-        """Write what is left."""
+        """Write what is left, if there is room for it."""
+        self._is_closed = True
+        if self._resume is not None:
+            self._resume.cancel()
+            self._start_writing()
         while self._task is not None:
             await asyncio.wait([self._task])
-        self._is_closed = True
 
     def abandon(self) -> None:
         self._is_closed = True
+        if self._resume is not None:
+            self._resume.cancel()
         if self._task is not None:
             self._task.cancel()
 
     async def _write(self) -> None:
         try:
-            while self._pending:
+            while self._pending or self._has_gap:
                 entries, self._pending = self._pending, []
                 image = self._image()
                 await self._offload(self._write_entries, entries, image)
         except OSError as error:
-            # A copy with a gap is worth nothing: the next start begins it again.
             logger.warning("%s: the copy of the metadata cannot be written: %s", self._directory, error)
-            self._is_closed = True
+            self._has_gap = True  # the next image has what is missing
+            if is_failure(error):  # the next start begins it again
+                self._is_closed = True
+            elif not self._is_closed:
+                self._resume = asyncio.get_running_loop().call_later(RETRY_S, self._start_writing)
         finally:
             self._task = None
 
+    def _start_writing(self) -> None:
+        self._resume = None
+        self._task = asyncio.get_running_loop().create_task(self._write(), name="copy of the metadata")
+
     def _write_entries(self, entries: list[Entry], image: Image) -> None:
-        """Append entries, in a thread. A snapshot among them starts the copy anew from there."""
+        """Append entries, in a thread. A snapshot among them starts the copy anew from there.
+
+        A copy with a gap is worth nothing. So after a shortage it is begun anew, with a snapshot of the image.
+        """
+        if self._has_gap:
+            write_snapshot(self._disk, self._directory, image.version, image.snapshot(), self._clock.now_ms())
+            self._segment, self._bytes, self._has_gap = None, 0, False
+            entries = [entry for entry in entries if entry.version > image.version]
+        if not entries:
+            return
         batch = bytearray()
         first = entries[0].version
         for entry in entries:
@@ -165,8 +194,10 @@ class LocalCopy:
         segment = first if self._segment is None else self._segment
         file = self._disk.open(path(self._directory, segment, LOG), create=created)
         try:
+            if created and file.size:  # what an attempt has left for which there was no room
+                file.truncate(0)
             file.append(batch)
-            file.fsync()
+            sync(file)
         finally:
             file.close()
         if created:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.cluster import embedded
 from ottla.cluster.changes import Change, SetClusterId, SetFeature
 from ottla.cluster.embedded import DIRECTORY, EmbeddedLog
 from ottla.cluster.image import EMPTY, Image
@@ -225,6 +226,76 @@ def test_a_full_disk_refuses_the_change_and_nothing_else() -> None:
             assert refusal.value.code is ErrorCode.KAFKA_STORAGE_ERROR
             assert await append(log, feature(number)) == number + 1
         assert len((await loaded(opened(disk))).features) == 2
+
+    run(main())
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_a_shortage_at_any_operation_passes(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No room or no descriptor, also for what takes a failed write back: nothing waits for a restart."""
+    monkeypatch.setattr(embedded, "RETRY_S", 0.0)
+
+    async def main() -> None:
+        refusals, after, is_over = 0, 0, False
+        while not is_over:
+            disk = fresh()
+            log = opened(disk, snapshot_bytes=200)
+            before = disk.attempts
+            disk.run_short(after, times=times)
+            for number in range(8):
+                for _ in range(times + 1):
+                    try:
+                        assert await append(log, feature(number)) == number + 1
+                        break
+                    except KafkaError as error:
+                        assert error.code is ErrorCode.KAFKA_STORAGE_ERROR and "restart" not in error.message
+                        refusals += 1
+                if log.wants_snapshot():
+                    await log.save_snapshot(EMPTY.replay(log.head, [feature(each) for each in range(number + 1)]))
+            is_over = disk.attempts - before <= after
+            disk.heal()
+            disk.crash(lose_unsynced=True)
+            assert len((await loaded(opened(disk))).features) == 8, after
+            after += 1
+        assert refusals > 10 and after > 40
+
+    run(main())
+
+
+@pytest.mark.parametrize("cut", ["at once", "at the stop"])
+def test_a_clean_stop_leaves_no_half_written_entry(cut: str) -> None:
+    # After a clean stop half an entry counts as damage, and the broker would not start.
+    async def main() -> None:
+        for seed in range(20):
+            disk = fresh(seed)
+            log = opened(disk)
+            await append(log, feature(0))
+            disk.fail("append", errno.ENOSPC, FIRST)
+            if cut == "at the stop":
+                disk.fail("truncate", errno.EMFILE, FIRST)
+            with pytest.raises(KafkaError):
+                await append(log, feature(1))
+            log.close()
+            disk.crash(lose_unsynced=True)
+            assert EmbeddedLog(disk, "data", offload, StoppedClock(), clean=True).head == 1, seed
+
+    run(main())
+
+
+def test_a_half_written_entry_that_stays_is_reported_at_the_stop() -> None:
+    # The broker writes no mark of a clean stop then.
+    async def main() -> None:
+        disk = fresh()
+        reported: list[str] = []
+        log = EmbeddedLog(disk, "data", offload, StoppedClock(), on_failure=reported.append)
+        await append(log, feature(0))
+        disk.fail("append", errno.ENOSPC, FIRST)
+        disk.fail("truncate", errno.EMFILE, FIRST, times=None)
+        with pytest.raises(KafkaError):
+            await append(log, feature(1))
+        assert not reported
+        log.close()
+        assert len(reported) == 1
 
     run(main())
 

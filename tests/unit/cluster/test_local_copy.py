@@ -1,5 +1,6 @@
 """A broker's copy of the shared metadata: complete, checked against the store, and enough to write a lost one again."""
 
+import asyncio
 from random import Random
 
 import pytest
@@ -55,6 +56,36 @@ def test_the_copy_has_what_the_broker_has_applied(snapshot_bytes: int) -> None:
             await member.leave()
             await other.metadata.change(count_up("m"))  # what is appended meanwhile comes with the next start
             await other.metadata.change(count_up("m"))
+
+    simulate(main())
+
+
+@pytest.mark.parametrize("times", [1, 3, None])
+def test_a_shortage_at_any_operation_leaves_no_gap(times: int | None) -> None:
+    """The copy is begun anew when there is room again, and has everything then. It does not wait for a restart."""
+
+    async def main() -> None:
+        after, is_over = 0, False
+        while not is_over:
+            store, disk = MemoryStore(), fresh()
+            member = Member(store.client("one"), 1)
+            copy = open_copy(disk, member, 500)
+            await member.join()
+            before = disk.attempts
+            disk.run_short(after, times=times)
+            for _ in range(10):
+                await member.metadata.change(count_up("n"))
+            await asyncio.sleep(10)
+            is_over = disk.attempts - before <= after
+            disk.heal()
+            await member.metadata.change(count_up("n"))
+            await asyncio.sleep(10)
+            disk.crash(lose_unsynced=True)  # it is not closed
+            assert read_copy(disk, "data") == member.image, after
+            copy.abandon()
+            await member.leave()
+            after += 1
+        assert after > 30
 
     simulate(main())
 

@@ -1,6 +1,7 @@
 """Partitions follow the metadata: replicas come and go, topics vanish behind a snapshot, many are created in steps."""
 
 import asyncio
+import errno
 from dataclasses import replace
 from itertools import pairwise
 from random import Random
@@ -9,6 +10,8 @@ import pytest
 
 from ottla.broker.broker import Broker
 from ottla.cluster.image import Image, PartitionImage, TopicImage
+from ottla.cluster.metadata_log import Entry
+from ottla.cluster.partitions import create_partitions
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.partition import Partition
 from ottla.replication.reconciliation import CREATED_AT_ONCE
@@ -84,7 +87,9 @@ def test_a_replica_that_moved_to_another_broker_is_removed() -> None:
     asyncio.run(run())
 
 
-def test_a_topic_that_a_snapshot_does_not_know_is_out_of_service_and_kept() -> None:
+@pytest.mark.parametrize("is_member", [True, False])
+def test_a_topic_that_a_snapshot_does_not_know_is_out_of_service_and_kept(is_member: bool) -> None:
+    # Also while the broker is out of the cluster, as it is when the store was emptied under it and filled by others.
     async def run() -> None:
         disk = SimulatedDisk(Random(1))
         broker = await started(disk, DATA)
@@ -92,15 +97,16 @@ def test_a_topic_that_a_snapshot_does_not_know_is_out_of_service_and_kept() -> N
         append(broker.node.replicas.get(TOPIC, 0), b"precious")
         image = broker.node.image
         topic = image.topics_by_name[TOPIC]
-        apply(
-            broker,
-            replace(
-                image,
-                version=image.version + 5,
-                topics_by_name=image.topics_by_name.delete(TOPIC),
-                topic_names=image.topic_names.delete(topic.id),
-            ),
+        if not is_member:
+            broker.node.replication.reconciliation.step_down()
+        without = replace(
+            image,
+            version=image.version + 5,
+            topics_by_name=image.topics_by_name.delete(TOPIC),
+            topic_names=image.topic_names.delete(topic.id),
         )
+        snapshot = Entry(without.version, b"", tuple(without.snapshot()), snapshot=True)
+        broker.node.metadata.publish(snapshot, without)
         with pytest.raises(KafkaError) as refusal:
             broker.node.replicas.get(TOPIC, 0)
         assert refusal.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -154,6 +160,27 @@ def test_a_broker_that_stepped_down_leads_nothing_until_it_begins_again() -> Non
         assert leads(partition) is False and not list(broker.node.replicas.of_topic("later"))
         reconciliation.begin()
         assert leads(partition) and broker.node.replicas.get("later", 0).is_leader
+        broker.abort()
+
+    asyncio.run(run())
+
+
+def test_room_for_a_missing_replica_does_not_make_a_broker_lead_that_stepped_down() -> None:
+    async def run() -> None:
+        disk = SimulatedDisk(Random(1))
+        broker = await started(disk, DATA)
+        await create(broker, TOPIC)
+        partition = broker.node.replicas.get(TOPIC, 0)
+        disk.fail("append", errno.ENOSPC, f"/data/{TOPIC}-1/*", times=None)
+        await broker.node.metadata.change(lambda image: create_partitions(image, TOPIC, 2, None, broker.node.random))
+        assert leads(partition) and list(broker.node.replicas.of_topic(TOPIC)) == [0]
+        reconciliation = broker.node.replication.reconciliation
+        reconciliation.step_down()
+        disk.heal()
+        await reconciliation.create_missing()
+        assert leads(partition) is False and list(broker.node.replicas.of_topic(TOPIC)) == [0]
+        reconciliation.begin()
+        assert leads(partition) and broker.node.replicas.get(TOPIC, 1).is_leader
         broker.abort()
 
     asyncio.run(run())
