@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,28 @@ from ottla.cluster.entities import PartitionImage
 from ottla.errors import ErrorCode
 from ottla.testing import LocalCluster
 from ottla.testing.local_cluster import ClusterBroker, wait_until
-from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from ottla.wire.message import Message
+from ottla.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from ottla.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from ottla.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from tests.cluster.test_fixture import alive_at
 from tests.cluster.test_fixture_failover import TOPIC, Writer, is_complete, read_all
 from tests.raw_client import RawClient
 
@@ -47,6 +69,42 @@ def test_an_emptied_directory_never_leads_while_a_complete_replica_exists(cluste
     first.restart()
     wait_until(lambda: is_complete(cluster))
     assert sorted(read_all(cluster, 300)) == sorted(writer.acknowledged)
+
+
+def ask(broker: ClusterBroker, request: Message, version: int) -> Any:
+    with RawClient(broker.host, broker.port) as client:
+        return client.request(request, version)
+
+
+def create(broker: ClusterBroker, name: str, keeper: int, *, validate_only: bool = False) -> ErrorCode:
+    """Have one broker create a topic that another one keeps."""
+    assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=[keeper])
+    topic = CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=[assignment])
+    answer: CreateTopicsResponse = ask(broker, CreateTopicsRequest(topics=[topic], validate_only=validate_only), 7)
+    return ErrorCode(answer.topics[0].error_code)
+
+
+def test_requests_that_change_nothing_are_answered_by_what_other_brokers_acknowledged(cluster: LocalCluster) -> None:
+    # An admin client may ask any broker: what one has done, the next one must not deny.
+    away, lagging, third = cluster.brokers
+    away.stop()
+    wait_until(lambda: alive_at(lagging) == alive_at(third) == [2, 3])
+
+    cluster.store.lag(lagging.store_name)
+    assert create(third, "new", third.id) == ErrorCode.NONE
+    assert create(lagging, "new", third.id, validate_only=True) == ErrorCode.TOPIC_ALREADY_EXISTS
+
+    cluster.store.lag(lagging.store_name)
+    assert create(third, "newer", third.id) == ErrorCode.NONE
+    grown = CreatePartitionsTopic(name="newer", count=2)
+    more: CreatePartitionsResponse = ask(lagging, CreatePartitionsRequest(topics=[grown], validate_only=True), 3)
+    assert more.results[0].error_code == ErrorCode.NONE, more.results[0].error_message
+
+    cluster.store.lag(lagging.store_name)
+    moved = ReassignableTopic(name="new", partitions=[ReassignablePartition(partition_index=0, replicas=[away.id])])
+    ask(third, AlterPartitionReassignmentsRequest(topics=[moved]), 0)
+    moving: ListPartitionReassignmentsResponse = ask(lagging, ListPartitionReassignmentsRequest(), 0)
+    assert [topic.name for topic in moving.topics] == ["new"]
 
 
 def test_the_store_is_away(cluster: LocalCluster) -> None:

@@ -21,11 +21,11 @@ PATIENCE_S = 60.0
 class Cluster:
     """One broker and its store. Some commits of the broker cost it its session, right after they were applied."""
 
-    def __init__(self, world: World, commits: frozenset[int]) -> None:
+    def __init__(self, world: World, commits: frozenset[int], **settings: str) -> None:
         self.world = world
         self.store = MemoryStore()
         self.store.fate = self._decide
-        self.machine: Machine = world.add_machine(NAME, {"node.id": "1"}, self.store)
+        self.machine: Machine = world.add_machine(NAME, {"node.id": "1"} | settings, self.store)
         self._commits = commits
         self._registrations = 0
         self._since = -1
@@ -65,6 +65,26 @@ def test_a_session_that_expires_while_the_broker_starts(commit: int) -> None:
         await wait_until_serving(cluster)
         await asyncio.sleep(2 * cluster.store.session_timeout_s)
         assert cluster.is_serving() and not world.surprises
+        cluster.machine.crash(Ending.KILL)
+        world.close()
+
+    simulate(scenario())
+
+
+@pytest.mark.parametrize("commit", [0, 1, 2, 3, 4])
+def test_a_session_that_expires_while_the_broker_creates_its_first_users(commit: int) -> None:
+    # Commits 2 and 3 create the users. Only a broker that is registered can, and it serves nobody before they exist.
+    async def scenario() -> None:
+        world = World(1)
+        users = "SCRAM-SHA-256=[name=alice,password=secret],SCRAM-SHA-512=[name=bob,password=secret]"
+        cluster = Cluster(world, frozenset({commit}), **{"initial.scram.credentials": users})
+        async with asyncio.timeout(PATIENCE_S):
+            assert await cluster.machine.start()
+        await wait_until_serving(cluster)
+        process = cluster.machine.process
+        assert process is not None
+        assert {name for name, _ in process.broker.node.metadata.image.identities.scram} == {"alice", "bob"}
+        assert not world.surprises
         cluster.machine.crash(Ending.KILL)
         world.close()
 

@@ -4,8 +4,9 @@ It registers, becomes the controller and unfences itself like a broker of severa
 """
 
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 from ottla.broker.node import Node
 from ottla.broker.participation import Doors, find_endpoints, was_clean
@@ -13,7 +14,7 @@ from ottla.cluster.embedded import DIRECTORY as METADATA_DIRECTORY
 from ottla.cluster.embedded import EmbeddedLog
 from ottla.cluster.features import introduce_features
 from ottla.cluster.image import Image
-from ottla.cluster.metadata import Metadata
+from ottla.cluster.metadata import Decision, Metadata
 from ottla.cluster.metadata_files import DamagedMetadata
 from ottla.cluster.offline import take_replicas_offline
 from ottla.cluster.registration import BrokerRegistration, become_controller, register_broker, unfence_broker
@@ -23,6 +24,8 @@ from ottla.replication.assembly import Replication
 from ottla.storage.directories import DataDirectory, DirectoryError, DirectoryIdentity
 from ottla.storage.files import Disk
 from ottla.system.background import Job
+
+R = TypeVar("R")
 
 CLUSTER_COPY = "metadata-copy"
 """The directory in which a broker of a cluster keeps a copy of the cluster's metadata (`cluster.local_copy`)."""
@@ -123,6 +126,9 @@ class Alone:
         await metadata.change(lambda image: take_replicas_offline(image, broker_id, epoch, offline))
         await metadata.change(lambda image: unfence_broker(image, broker_id, epoch))
         self.broker_epoch = epoch
+
+    async def change_at_start(self, decide: Callable[[Image], Decision[R]]) -> R:
+        return await self._require_metadata().change(decide)
 
     async def serve(self) -> None:
         """The broker is unfenced already: a cluster of one has nobody else to lead."""

@@ -28,7 +28,7 @@ from ottla.cluster.configs import (
     warn_if_min_isr_is_another,
 )
 from ottla.cluster.image import Image
-from ottla.cluster.metadata import Metadata
+from ottla.cluster.metadata import Decision, Metadata
 from ottla.cluster.offline import take_replicas_offline
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.config import BrokerConfig, Listener
@@ -201,12 +201,13 @@ class Broker:
         for listener in config.endpoints.bound:
             self.ports[listener.name] = await self._listen(self._server, listener)
         await participation.join(self._node, self.ports)
-        await self._add_first_users(config, metadata)
+        await self._add_first_users(config)
         if config.password_encoder_secret and not self._read_only:
-            renewed = await metadata.change(lambda image: renew_encryption(image, config))
+            renewed = await participation.change_at_start(lambda image: renew_encryption(image, config))
             if renewed:
                 logger.info("encrypted %d settings with password.encoder.secret", renewed)
-        await self._resign_offline()
+        if len(self._node.replicas.offline):
+            await participation.change_at_start(self._take_offline)
         coordinators.follow(metadata.image)
         await self._server.open()
         await participation.serve()
@@ -343,7 +344,7 @@ class Broker:
         for security in self._securities:
             await self._offload(security.reload)
 
-    async def _add_first_users(self, config: BrokerConfig, metadata: Metadata) -> None:
+    async def _add_first_users(self, config: BrokerConfig) -> None:
         """Create the users of initial.scram.credentials. Those that exist keep their passwords."""
         if config.initial_scram_credentials is None or self._read_only:
             return
@@ -360,7 +361,7 @@ class Broker:
                 credential=credential,
                 decoy_secret=self._random.randbytes(DECOY_BYTES),
             )
-            if await metadata.change(add):
+            if await self.participation.change_at_start(add):
                 logger.info("created the user %r of %s", user.name, user.mechanism)
 
     def _open_directory(self, path: str) -> DataDirectory:
@@ -388,10 +389,12 @@ class Broker:
 
     async def _resign_offline(self) -> None:
         """Give up the leadership of partitions that are offline on this broker."""
-        replicas, metadata = self.node.replicas, self.node.metadata
-        if len(replicas.offline):
-            broker_id, epoch = self.node.broker_id, self.participation.broker_epoch
-            await metadata.change(lambda image: take_replicas_offline(image, broker_id, epoch, replicas.offline))
+        if len(self.node.replicas.offline):
+            await self.node.metadata.change(self._take_offline)
+
+    def _take_offline(self, image: Image) -> Decision[int]:
+        node = self.node
+        return take_replicas_offline(image, node.broker_id, self.participation.broker_epoch, node.replicas.offline)
 
     def _follow_settings(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
         """Apply broker settings that were changed in the metadata at once."""

@@ -219,15 +219,26 @@ class Member:
         self._metadata.on_change(self._apply)
         self._controller = Controller(self._metadata, self._membership, self._settings, self._doors.random)
         self._membership.on_expired = self._leave_cluster
+        await self._enter()
+
+    async def change_at_start(self, decide: Callable[[Image], Decision[R]]) -> R:
         while True:
             try:
+                return await self._change(decide)
+            except _OutOfClusterError as error:
+                logger.info("registration starts again: %s", error)
                 await self._enter()
+
+    async def _enter(self) -> None:
+        """Register at the start, as often as it takes."""
+        while True:
+            try:
+                await self._try_to_enter()
                 return
             except _OutOfClusterError as error:
                 logger.info("registration starts again: %s", error)
 
-    async def _enter(self) -> None:
-        """Register at the start."""
+    async def _try_to_enter(self) -> None:
         node = self._node
         assert node is not None
         stopped_at = _find_intact_epoch(self._directories)

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from random import Random
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ottla.broker.node import Node
 from ottla.cluster.changes import Endpoint
 from ottla.cluster.image import Image
-from ottla.cluster.metadata import Metadata
+from ottla.cluster.metadata import Decision, Metadata
 from ottla.config import BrokerConfig, Listener
 from ottla.replication.assembly import Replication
 from ottla.storage.directories import DataDirectory
@@ -24,6 +24,8 @@ from ottla.system.threads import Offload
 
 if TYPE_CHECKING:
     from ottla.replication.peers import Peers
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,12 @@ class Participation(Protocol):
 
     async def join(self, node: Node, ports: Mapping[str, int]) -> None:
         """Register. The listeners have these ports, but nobody is served yet."""
+
+    async def change_at_start(self, decide: Callable[[Image], Decision[R]]) -> R:
+        """Change the metadata after `join` and before `serve`, while nothing else keeps the broker registered.
+
+        The change must do no harm if it is made twice.
+        """
 
     async def serve(self) -> None:
         """Connections are accepted from now on."""

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from random import Random
 
-from ottla.cluster.store import Disconnected, SessionExpired, SessionState, Store, StoreError, StoreSession
+from ottla.cluster.store import Disconnected, SessionExpired, SessionState, Store, StoreSession
 
 BACKOFF_S = 0.1
 BACKOFF_DOUBLINGS_MAX = 5
@@ -116,7 +116,7 @@ class StoreConnection:
             while not self._is_closed and (self._session is None or self._session.state is SessionState.EXPIRED):
                 try:
                     await self._open()
-                except StoreError as error:
+                except Exception as error:  # also what the process lacks: without a session the broker is lost
                     attempts += 1
                     if attempts == 1:
                         logger.warning("the store cannot be reached after the session expired: %s", error)

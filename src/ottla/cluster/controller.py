@@ -15,7 +15,17 @@ from random import Random
 from typing import Protocol
 
 from ottla.cluster.agreement import verify_agreement
-from ottla.cluster.changes import NO_LEADER, Change, ChangePartition, FenceBroker, SetConfig
+from ottla.cluster.changes import (
+    NO_LEADER,
+    Change,
+    ChangePartition,
+    FenceBroker,
+    RegisterBroker,
+    SetConfig,
+    TakeReplicasOffline,
+    UnfenceBroker,
+    UnregisterBroker,
+)
 from ottla.cluster.elections import ElectionType, elect_leaders, restore_preferred_leaders
 from ottla.cluster.image import Image
 from ottla.cluster.leadership import UNCLEAN_ELECTION, read_common_rules, read_topic_rules
@@ -42,6 +52,10 @@ FAILURES_MAX = 5
 
 COOLING_S = 30.0
 """A broker that resigned because its rounds failed leaves the next elections to others for this time."""
+
+_ELECTING = (RegisterBroker, FenceBroker, UnfenceBroker, TakeReplicasOffline, UnregisterBroker)
+"""Changes of brokers by which replay may elect a leader. An unclean election can make the ISR that a reassignment waits
+for: no leader proposes it then."""
 
 logger = logging.getLogger(__name__)
 
@@ -114,8 +128,8 @@ class Controller:
             self._must_look = True
             self._wake.set()
         if self.is_active:
-            finish = any(isinstance(item, ChangePartition) and _is_reassigned(after, item) for item in changes)
             elect = any(isinstance(item, SetConfig) and item.key == UNCLEAN_ELECTION for item in changes)
+            finish = elect or any(isinstance(item, _ELECTING) or _is_reassigned(after, item) for item in changes)
             if finish or elect:
                 self._must_finish |= finish
                 self._must_elect |= elect
@@ -248,7 +262,10 @@ class Controller:
             logger.info("the controller could not resign: %s", error)
 
 
-def _is_reassigned(image: Image, change: ChangePartition) -> bool:
+def _is_reassigned(image: Image, change: Change) -> bool:
+    """Whether this is a change of a partition that is being reassigned."""
+    if not isinstance(change, ChangePartition):
+        return False
     topic = image.topic_by_id(change.topic_id)
     state = None if topic is None else topic.partitions[change.partition]
     return state is not None and bool(state.adding or state.removing)

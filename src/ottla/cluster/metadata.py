@@ -196,14 +196,20 @@ class Metadata:
             if entry.version > self.image.version:
                 try:
                     after = self._replay_entry(entry)
-                except ReplayError as error:
+                except (ReplayError, LogBehind) as error:
                     self._fail(str(error))
                     raise
                 self.publish(entry, after)
 
     def _replay_entry(self, entry: Entry) -> Image:
         if entry.snapshot:
-            return EMPTY.replay(entry.version, entry.changes)
+            after = EMPTY.replay(entry.version, entry.changes)
+            if self.image.cluster_id not in (None, after.cluster_id):
+                raise LogBehind(
+                    f"the store holds the metadata of cluster {after.cluster_id}, and this broker is in cluster "
+                    f"{self.image.cluster_id}: the store was emptied (ottla cluster restore)"
+                )
+            return after
         if entry.version != self.image.version + 1:
             raise ReplayError(f"metadata entry {entry.version} cannot follow version {self.image.version}")
         return self.image.replay(entry.version, entry.changes)

@@ -165,15 +165,22 @@ class SharedLog:
                 logger.warning("the snapshot of the metadata could not be written: %s", error)
 
     async def resign_controllership(self) -> None:
-        """Delete the controller node, so that another broker is elected at once."""
-        path, self._controller = self._controller, None
-        if path is not None:
-            try:
-                await self._connection.require().commit([Delete(path)])
-            except NoNode:
-                pass
-            except StoreError as error:
-                raise LogUnavailable(str(error)) from None
+        """Delete the controller node, so that another broker is elected at once.
+
+        LogUnavailable if that failed. This broker is the controller then, until it has resigned or its session ends:
+        nobody else is elected while the node exists.
+        """
+        path = self._controller
+        if path is None:
+            return
+        try:
+            await self._connection.require().commit([Delete(path)])
+        except NoNode:
+            pass
+        except StoreError as error:
+            raise LogUnavailable(str(error)) from None
+        if self._controller == path:
+            self._controller = None
 
     def _list_membership_operations(
         self, version: int, changes: Sequence[Change], as_controller: bool

@@ -30,6 +30,8 @@ async def handle(node: Node, call: Call[CreatePartitionsRequest]) -> CreateParti
     named = Counter(topic.name for topic in request.topics)
     deadline = Deadline(node, request.timeout_ms)
     quota = MutationQuota(node, call, STRICT_FROM)
+    if node.catch_up is not None and (request.validate_only or quota.is_active):
+        await node.catch_up()  # both are decided by the image of this broker
     results = {}
     for topic in request.topics:
         result = results[topic.name] = CreatePartitionsTopicResult(name=topic.name)

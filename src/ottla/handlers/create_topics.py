@@ -38,6 +38,8 @@ async def handle(node: Node, call: Call[CreateTopicsRequest]) -> CreateTopicsRes
     wanted: list[NewTopic] = []
     deadline = Deadline(node, request.timeout_ms)
     quota = MutationQuota(node, call, STRICT_FROM)
+    if node.catch_up is not None and (request.validate_only or quota.is_active):
+        await node.catch_up()  # both are decided by the image of this broker
     may_create_all = may(node, call, rights.CREATE_CLUSTER, silent=True)
     for asked in request.topics:
         try:

@@ -15,7 +15,9 @@ from ottla.wire.messages.list_partition_reassignments import (
 REQUIRES = rights.whole(rights.DESCRIBE_CLUSTER)
 
 
-def handle(node: Node, call: Call[ListPartitionReassignmentsRequest]) -> ListPartitionReassignmentsResponse:
+async def handle(node: Node, call: Call[ListPartitionReassignmentsRequest]) -> ListPartitionReassignmentsResponse:
+    if node.catch_up is not None:
+        await node.catch_up()  # or a reassignment that another broker has just started would seem to be over
     wanted = None
     if call.body.topics is not None:
         wanted = [

@@ -14,6 +14,7 @@ from ottla.cluster.changes import (
     DeleteTopic,
     FenceBroker,
     RegisterBroker,
+    SetClusterId,
     SetConfig,
     SetFeature,
     UnfenceBroker,
@@ -21,7 +22,7 @@ from ottla.cluster.changes import (
 from ottla.cluster.changes import ConfigResource as Resource
 from ottla.cluster.image import Image
 from ottla.cluster.metadata import Decision, Metadata, OutcomeUnknown
-from ottla.cluster.metadata_log import Conflict, Entry, LogUnavailable, NotController
+from ottla.cluster.metadata_log import Conflict, Entry, LogBehind, LogUnavailable, NotController
 from ottla.errors import ErrorCode, KafkaError
 from tests.simulation.loop import simulate
 from tests.unit.cluster.cluster_members import count_up
@@ -351,6 +352,28 @@ def test_a_jump_to_a_snapshot_tells_which_topics_are_gone() -> None:
         assert (before.version, after.version) == (1, 9)
         assert changes == (DeleteTopic(b"old".ljust(16, b".")), CreateTopic(b"\x02" * 16, "new"))
         assert metadata.image.topic("old") is None
+
+    simulate(main())
+
+
+def test_a_snapshot_of_another_cluster_ends_the_broker() -> None:
+    """The store was emptied, and other brokers began a new cluster in it. Nobody is told of its topics."""
+
+    async def main() -> None:
+        log = GatedLog()
+        reasons: list[str] = []
+        metadata = Metadata(log, Random(1), on_failure=reasons.append)
+        await metadata.change(lambda image: Decision([SetClusterId("ours")], None))
+        heard: list[Entry] = []
+        metadata.on_entry(heard.append)
+        log.entries.append(Entry(9, b"", (SetClusterId("theirs"),), snapshot=True))
+        with pytest.raises(LogBehind, match=r"cluster theirs.*cluster ours"):
+            await metadata.refresh()
+        assert len(reasons) == 1 and "emptied" in reasons[0]
+        assert metadata.image.cluster_id == "ours" and not heard
+        log.entries[-1] = Entry(9, b"", (SetClusterId("ours"),), snapshot=True)
+        await metadata.refresh()
+        assert metadata.image.version == 9
 
     simulate(main())
 

@@ -1,7 +1,7 @@
 """The controller: elected again when it is gone, and the only one that does its work."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -19,10 +19,12 @@ from ottla.cluster.changes import (
 )
 from ottla.cluster.controller import COOLING_S, FAILURES_MAX, Controller
 from ottla.cluster.image import PartitionImage, ReplayError
-from ottla.cluster.memory_store import MemoryStore
+from ottla.cluster.memory_store import Fate, MemoryStore
 from ottla.cluster.metadata import Decision
+from ottla.cluster.reassignments import alter_reassignments
 from ottla.cluster.registration import fence_broker, unfence_broker
-from ottla.cluster.store import Store
+from ottla.cluster.store import Delete, Operation, Store
+from ottla.topic_partition import TopicPartition
 from tests.simulation.loop import simulate
 from tests.unit.cluster.cluster_members import Member
 
@@ -215,6 +217,28 @@ def test_reassignments_end_when_the_new_replicas_are_in_sync() -> None:
     simulate(main())
 
 
+def test_a_reassignment_ends_when_an_unclean_election_brings_the_new_replica_into_the_isr() -> None:
+    """The old broker is gone before the new one was in sync: no leader proposes another ISR any more."""
+
+    async def main() -> None:
+        brokers = await start(MemoryStore())
+        broker = active(brokers)
+        old, new = (other for other in brokers if other is not broker)
+        changes: list[Change] = [
+            CreateTopic(TOPIC, "t"),
+            SetConfig(ConfigResource.TOPIC, "t", "unclean.leader.election.enable", "true"),
+            CreatePartition(TOPIC, 0, (old.id,), (old.id,), old.id),
+        ]
+        await broker.metadata.change(lambda image: Decision(changes, None))
+        await broker.metadata.change(lambda image: alter_reassignments(image, {TopicPartition("t", 0): [new.id]}))
+        old.die()
+        await until(lambda: state_of(broker).leader == new.id)
+        await until(lambda: state_of(broker).replicas == (new.id,))
+        assert not state_of(broker).adding
+
+    simulate(main())
+
+
 def test_unclean_elections_where_the_topic_allows_them() -> None:
     """As soon as the setting is there, without another event."""
 
@@ -252,6 +276,37 @@ def test_a_controller_whose_work_keeps_failing_resigns() -> None:
         await asyncio.sleep(COOLING_S + FAILURES_MAX)
         assert active(brokers) is not broken
         assert all(broken.image.serves(other.id) for other in brokers)
+
+    simulate(main())
+
+
+@pytest.mark.parametrize("is_applied", [False, True])
+def test_a_controller_whose_resignation_was_lost(is_applied: bool) -> None:
+    """Nobody else is elected while its node exists: it resigns again when its work still fails."""
+
+    async def main() -> None:
+        store = MemoryStore()
+        brokers = await start(store)
+        broken = active(brokers)
+        lost: list[Operation] = []
+
+        def decide(name: str, request: str, operations: Sequence[Operation]) -> Fate:
+            is_resignation = request == "commit" and isinstance(operations[0], Delete)
+            if not is_resignation or lost or name != f"broker-{broken.id}":
+                return Fate()
+            lost.extend(operations)
+            return Fate(is_lost=True, is_applied=is_applied)
+
+        async def fail() -> None:
+            raise RuntimeError("this broker cannot do it")
+
+        store.fate = decide
+        broken.controller._fence_dead = fail  # type: ignore[method-assign]
+        await until(lambda: bool(lost))
+        await until(lambda: any(other.controller.is_active for other in brokers if other is not broken))
+        assert broken.expirations == 0
+        await asyncio.sleep(5)
+        assert [broker.controller.is_active for broker in brokers].count(True) == 1
 
     simulate(main())
 

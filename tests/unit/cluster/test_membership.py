@@ -1,6 +1,8 @@
 """Membership in a cluster: registration, sessions that end, and who counts as alive."""
 
 import asyncio
+import errno
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from ottla.cluster import znodes
 from ottla.cluster.memory_store import MemoryStore
 from ottla.cluster.registration import unfence_broker
-from ottla.cluster.store import Create, SetData
+from ottla.cluster.store import Create, SessionState, SetData, Store, StoreSession
 from ottla.errors import ErrorCode, KafkaError
 from tests.simulation.loop import simulate
 from tests.unit.cluster.cluster_members import Member, count_up
@@ -64,6 +66,38 @@ def test_a_broker_that_leaves_or_dies_is_no_longer_alive() -> None:
         assert sorted(await first.membership.alive()) == [1, 3]
         await asyncio.sleep(6)
         assert sorted(await first.membership.alive()) == [1]
+
+    simulate(main())
+
+
+def test_a_new_session_is_opened_after_the_process_had_no_file_descriptors() -> None:
+    """The session expired, and every attempt to connect again needs a socket."""
+
+    class Exhausted:
+        def __init__(self, store: Store) -> None:
+            self.store = store
+            self.failures = 0
+
+        async def open(self, on_state: Callable[[SessionState], None]) -> StoreSession:
+            if self.failures:
+                self.failures -= 1
+                raise OSError(errno.EMFILE, "Too many open files")
+            return await self.store.open(on_state)
+
+    async def main() -> None:
+        store = MemoryStore()
+        exhausted = Exhausted(store.client("broker-1"))
+        member = Member(exhausted, 1)
+        await member.join()
+        exhausted.failures = 3
+        store.expire("broker-1")
+        async with asyncio.timeout(60):
+            while not member.expirations:
+                await asyncio.sleep(0.1)
+            await member.membership.wait_until_connected()
+            await member.register()
+        assert not exhausted.failures
+        assert await member.membership.alive() == {1: member.epoch}
 
     simulate(main())
 
