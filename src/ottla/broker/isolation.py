@@ -32,13 +32,15 @@ async def was_fenced(broker_id: int, image: Image, partitions: Iterable[Partitio
     others = [broker.id for broker in image.alive_brokers() if broker.id != broker_id]
     if not led or not others:
         return False
-    topics = [MetadataRequestTopic(topic_id=topic_id) for topic_id in sorted({topic_id for topic_id, _ in led})]
-    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-    answers = await asyncio.gather(*(_ask(peers, other, request) for other in others))
+    topic_ids = {topic_id for topic_id, _ in led}
+    answers = await asyncio.gather(*(ask_metadata(peers, other, topic_ids) for other in others))
     return any(answer is not None and _says_fenced(broker_id, led, answer) for answer in answers)
 
 
-async def _ask(peers: Peers, broker_id: int, request: MetadataRequest) -> MetadataResponse | None:
+async def ask_metadata(peers: Peers, broker_id: int, topic_ids: Iterable[bytes]) -> MetadataResponse | None:
+    """What another broker says about topics; None if it does not answer."""
+    topics = [MetadataRequestTopic(topic_id=topic_id) for topic_id in sorted(topic_ids)]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
     try:
         answer: MetadataResponse = await peers.request(broker_id, request, timeout_s=ANSWER_TIMEOUT_S)
     except (PeerUnavailable, KafkaError):

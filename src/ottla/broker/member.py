@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.former_single import EPOCH, is_single_broker, read_metadata, retire_metadata
+from ottla.broker.handover import can_be_taken_over, let_others_know, list_led
 from ottla.broker.isolation import was_fenced
 from ottla.broker.node import Node
 from ottla.broker.numbering import choose_node_id
@@ -466,7 +467,10 @@ class Member:
     # Stopping
 
     async def leave(self, deadline_s: float) -> None:
-        """Hand over what this broker leads (controlled.shutdown.enable), as far as others can take it over."""
+        """Hand over what this broker leads (controlled.shutdown.enable), as far as others can take it over.
+
+        Returns when they and active clients know it.
+        """
         config = self._settings()
         if not config.controlled_shutdown_enable or not self._membership.is_connected:
             return
@@ -474,14 +478,17 @@ class Member:
         broker_id, loop = self._config.node_id, asyncio.get_running_loop()
         end = loop.time() + min(deadline_s * LEAVING_SHARE, retries)
         decide = partial(begin_shutdown, broker_id=broker_id, broker_epoch=self.broker_epoch)
+        led = list_led(self._metadata.image, broker_id)
         self._is_leaving = True
         try:
             await self._metadata.change(decide, max(end - loop.time(), 0.1))
         except KafkaError as error:
             logger.warning("leadership is not handed over before the stop: %s", error)
             return
-        while _can_be_taken_over(self._metadata.image, broker_id) and loop.time() < end:
+        while can_be_taken_over(self._metadata.image, broker_id) and loop.time() < end:
             await asyncio.sleep(HANDING_OVER_POLL_S)
+        if self._peers is not None:
+            await let_others_know(broker_id, self._metadata.image, led, self._peers)
 
     async def quiesce(self) -> None:
         await self._proposals.stop()
@@ -554,15 +561,6 @@ def _check_identity(directory: DataDirectory, node_id: int, image: Image) -> Non
         raise DirectoryError(
             f"{directory.path} belongs to cluster {identity.cluster_id}, but the store holds cluster {image.cluster_id}"
         )
-
-
-def _can_be_taken_over(image: Image, broker_id: int) -> bool:
-    """Whether the broker leads a partition with a replica on another broker that serves."""
-    return any(
-        state.leader == broker_id and any(image.serves(each) for each in state.replicas if each != broker_id)
-        for topic in image.topics()
-        for state in topic.partitions
-    )
 
 
 def _needs_host_name(config: BrokerConfig) -> bool:
