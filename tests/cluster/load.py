@@ -95,7 +95,7 @@ class LedgerProducer(Worker):
         self.acknowledged = 0
         self._partitions = partitions
         self._events = events
-        self._sent = 0
+        self._sent = self._answered = 0
         self._producer = Producer(
             QUIET
             | {
@@ -110,7 +110,7 @@ class LedgerProducer(Worker):
 
     def work(self) -> None:
         while not self.is_stopping:
-            if self._sent - self.acknowledged < UNANSWERED_MAX:
+            if self._sent - self._answered < UNANSWERED_MAX:
                 for partition in self._partitions:
                     self._send(partition)
             self._stopping.wait(PAUSE_S)
@@ -131,11 +131,12 @@ class LedgerProducer(Worker):
         self._events.append(Sent(batch))
 
         def on_delivery(error: KafkaError | None, message: Message) -> None:
+            self._answered += 1
             if error is not None:
                 self.failures.append(f"{batch}: {error}")
             else:
                 self._events.append(Acknowledged(batch, LIFE, message.offset()))
-            self.acknowledged += 1
+                self.acknowledged += 1
 
         self._producer.produce(partition.topic, value, partition=partition.partition, on_delivery=on_delivery)
         self._sent += 1

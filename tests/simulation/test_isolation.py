@@ -75,3 +75,19 @@ def test_a_leader_goes_on_while_the_store_is_away_for_all() -> None:
             assert (await trial.produce()).error_code == ErrorCode.NONE
 
     play(script)
+
+
+def test_clients_learn_of_brokers_to_ask_although_none_serves() -> None:
+    # librdkafka forgets every broker that an answer does not list.
+    async def script(trial: Trial) -> None:
+        for machine in trial.followers:
+            trial.store.cut(machine.name)
+        await trial.wait_until(lambda: not any(map(trial.is_unfenced, trial.followers)))
+        trial.store.expire(trial.leader.name)
+        listed: list[list[int]] = []
+        while listed[-2:] != [[1, 2, 3], [trial.leader_id]]:  # until it has registered again
+            answer = await trial.channel.call(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC.topic)]), 12)
+            listed.append([broker.node_id for broker in answer.brokers])
+            assert listed[-1] in ([1, 2, 3], [trial.leader_id])
+
+    play(script)

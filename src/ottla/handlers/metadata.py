@@ -205,11 +205,18 @@ class EncodedPieces:
         return piece
 
     def brokers(self, image: Image, client: Client, version: int) -> list[MetadataResponseBroker]:
+        """The brokers that serve. If none does, all of them: a client has to ask one of them again.
+
+        librdkafka 2.16 drops each broker that an answer does not list. If it has lost all brokers once before, it does
+        not begin with its bootstrap servers again after an empty list, and stands still for good. None serves when the
+        sessions of all brokers have ended, until the first one has registered again.
+        """
         key = (version, client.listener, client.local_address)
         known: list[MetadataResponseBroker] | None = self._get(key, image, None)
         if known is None:
-            alive = [describe_broker(each, client) for each in image.alive_brokers() if can_reach(each, client)]
-            known = [write_structure(MetadataResponse, version, broker) for broker in alive]
+            found = image.alive_brokers() or image.all_brokers()
+            listed = [describe_broker(each, client) for each in found if can_reach(each, client)]
+            known = [write_structure(MetadataResponse, version, broker) for broker in listed]
             self._keep(key, image, None, known, known)
         return known
 
