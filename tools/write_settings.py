@@ -53,8 +53,8 @@ def build_page() -> str:
     metrics = _build_table(
         ("setting", "type", "default", "default from", "meaning"), _list_rows(ClientMetricsConfig.table)
     )
-    accepted = ", ".join(f"`{name}`" for name, entry in sorted(ACCEPTED.items()) if not entry.former)
-    former = ", ".join(f"`{name}`" for name, entry in sorted(ACCEPTED.items()) if entry.former)
+    accepted = ", ".join(f"`{name}`" for name, entry in sorted(ACCEPTED.items()) if not entry.hidden)
+    hidden = ", ".join(f"`{name}`" for name, entry in sorted(ACCEPTED.items()) if entry.hidden)
     return "\n".join(
         [
             INTRODUCTION,
@@ -71,7 +71,7 @@ def build_page() -> str:
             ACCEPTED_TEXT,
             accepted + ".",
             "",
-            f"Also accepted, because older files have them: {former}.",
+            f"Also accepted, because older files have them or because they are internal to Kafka: {hidden}.",
             "",
         ]
     )

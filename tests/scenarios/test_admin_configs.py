@@ -305,7 +305,7 @@ def test_a_deleted_topic_takes_its_settings_along(own_broker: LocalBroker) -> No
         alter(client, TOPIC, "orders", ("retention.ms", SET, "77"))
         admin.delete_topics(["orders"])["orders"].result(PATIENCE_S)
         own_broker.create_topic("orders")
-        assert value(client, TOPIC, "orders", "retention.ms") == ("7200000", 4)
+        assert value(client, TOPIC, "orders", "retention.ms") == ("7200000", 5)
 
 
 # Loggers

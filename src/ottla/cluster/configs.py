@@ -8,7 +8,7 @@ of a broker are encrypted in the metadata (`security/passwords.py`).
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from ottla.cluster.metadata import Decision
 from ottla.cluster.topics import check_name, check_topic_configs
 from ottla.config import BrokerConfig, ConfigError, GroupConfig, Setting, TopicConfig, UpdateMode
 from ottla.config.accepted import ACCEPTED, Accepted
+from ottla.config.change_limits import check_change
 from ottla.config.client_metrics import ClientMetricsConfig
 from ottla.config.security_table import split_listener_key
 from ottla.config.settings import Settings, suggest_name
@@ -79,25 +80,24 @@ def alter_brokers(
     check_broker(name, config.node_id)
     stored = image.config(ConfigResource.BROKER, name)
     before = _decrypt(stored, name, config)
-    after = _alter({} if replace else before, alterations, BROKER_TABLE, apply_run_time_settings(config, image))
+    in_force = apply_run_time_settings(config, image)
+    after = _alter({} if replace else before, alterations, BROKER_TABLE, in_force)
     for key in sorted(after):
         if before.get(key) != after[key]:
             _check_changeable(key, name)
-    _check_min_isr(image, name, before, after)
     all_brokers, this_broker = read_run_time_settings(image, config)
+    layers = (after, this_broker) if name == ALL_BROKERS else (all_brokers, after)
     try:
-        if name == ALL_BROKERS:
-            config.with_run_time_settings(after, this_broker)
-        else:
-            config.with_run_time_settings(all_brokers, after)
+        check_change(in_force, config.with_run_time_settings(*layers))
         texts = {
             key: stored[key] if before.get(key) == value else _encrypt(image, name, key, value, config)
             for key, value in after.items()
         }
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+    named = {alteration.name for alteration in alterations}
+    _check_min_isr(image, name, before, after, named)
     if not replace:  # what cannot be decrypted stays, unless it is named
-        named = {alteration.name for alteration in alterations}
         texts |= {key: text for key, text in stored.items() if key not in before and key not in named}
     return _decide_changes(ConfigResource.BROKER, name, stored, texts)
 
@@ -286,7 +286,8 @@ def _alter_list(name: str, operation: int, value: str, table: Table, effective: 
 def _check_changeable(key: str, broker: str) -> None:
     of_listener = split_listener_key(key)
     setting = BROKER_TABLE.get(key if of_listener is None else of_listener.setting)
-    if of_listener is None and key.startswith("ssl.") and setting is not None and setting.mode is UpdateMode.PER_BROKER:
+    in_table = BrokerConfig.table.get(key)
+    if key.startswith("ssl.") and in_table is not None and in_table.mode is UpdateMode.PER_BROKER:
         problem = f"{key} can be changed for one listener only: listener.name.<listener>.{key}"
     elif setting is None and of_listener is None:
         logger.warning("broker %s gets a setting without effect: %r%s", broker, key, suggest_name(key, BROKER_TABLE))
@@ -300,14 +301,16 @@ def _check_changeable(key: str, broker: str) -> None:
     raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
 
 
-def _check_min_isr(image: Image, broker: str, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+def _check_min_isr(
+    image: Image, broker: str, before: Mapping[str, str], after: Mapping[str, str], named: Container[str]
+) -> None:
     """A cluster with the feature for it has one min.insync.replicas, which can be changed but not removed."""
     was, wanted = before.get(MIN_INSYNC_REPLICAS), after.get(MIN_INSYNC_REPLICAS)
-    if was == wanted or not has_common_min_isr(image):
+    if not has_common_min_isr(image):
         return
-    if broker != ALL_BROKERS:
+    if broker != ALL_BROKERS and (was != wanted or MIN_INSYNC_REPLICAS in named):
         problem = "is the same for all brokers: set it for all of them, or for a topic"
-    elif wanted is None:
+    elif was is not None and wanted is None:
         problem = "is always set for all brokers: change its value instead of removing it"
     else:
         return

@@ -6,6 +6,7 @@ authorizer_table.py  settings of the authorizer
 quota_table.py     those of them about quotas and client telemetry
 security_table.py  those about TLS, SASL and delegation tokens
 broker.py          the settings of one broker, checked together, with where each was set
+change_limits.py   limits of changes while a broker runs, which depend on the values in force
 accepted.py        broker settings that are accepted and have no effect
 topic.py           topic settings
 group.py           group settings

@@ -2,7 +2,8 @@
 
 One per line: name, type, Kafka's default (`-` is none, `""` is empty). Of a value, the type is checked; of a setting
 that can be changed while the broker runs also the range, so that a change gets the answer that Kafka gives.
-The first table has settings of Kafka 4.3; the second those that Kafka dropped, internal ones, and those of plug-ins.
+The first table has settings of Kafka 4.3; the second those that Kafka dropped, internal ones, and those of plug-ins,
+which are described only if they are set.
 """
 
 from ottla.config import settings
@@ -37,8 +38,6 @@ broker.heartbeat.interval.ms int 2000
 broker.session.timeout.ms int 9000
 client.quota.callback.class class -
 config.providers list ""
-controller.performance.always.log.threshold.ms long 2000
-controller.performance.sample.period.ms long 60000
 controller.quorum.append.linger.ms int 25
 controller.quorum.auto.join.enable boolean false
 controller.quorum.bootstrap.servers list ""
@@ -62,14 +61,12 @@ group.coordinator.cached.buffer.max.bytes int 1048588
 group.coordinator.threads int 4
 group.share.assignment.interval.ms int 1000
 group.share.assignors list simple
-group.share.initialize.retry.interval.ms int 30000
 group.share.max.assignment.interval.ms int 15000
 group.share.max.delivery.count.limit int 10
 group.share.max.partition.max.record.locks int 4000
 group.share.min.assignment.interval.ms int 0
 group.share.min.delivery.count.limit int 2
 group.share.min.partition.max.record.locks int 100
-group.share.persister.class.name string org.apache.kafka.server.share.persister.DefaultStatePersister
 group.streams.assignment.interval.ms int 1000
 group.streams.heartbeat.interval.ms int 5000
 group.streams.initial.rebalance.delay.ms int 3000
@@ -84,9 +81,6 @@ group.streams.min.session.timeout.ms int 45000
 group.streams.num.standby.replicas int 0
 group.streams.session.timeout.ms int 45000
 initial.broker.registration.timeout.ms int 60000
-internal.metadata.delete.delay.millis long 60000
-internal.metadata.log.segment.bytes int -
-internal.metadata.max.batch.size.in.bytes int 8388608
 kafka.metrics.polling.interval.secs int 10
 kafka.metrics.reporters list ""
 log.cleaner.threads int 1
@@ -113,7 +107,6 @@ producer.purgatory.purge.interval.requests int 1000
 remote.fetch.max.wait.ms int 500
 remote.list.offsets.request.timeout.ms long 30000
 remote.log.index.file.cache.total.size.bytes long 1073741824
-remote.log.index.file.cache.ttl.ms long 900000
 remote.log.manager.copier.thread.pool.size int 10
 remote.log.manager.copy.max.bytes.per.second long 9223372036854775807
 remote.log.manager.copy.quota.window.num int 11
@@ -124,12 +117,10 @@ remote.log.manager.fetch.quota.window.num int 11
 remote.log.manager.fetch.quota.window.size.seconds int 1
 remote.log.manager.follower.thread.pool.size int 2
 remote.log.manager.task.interval.ms long 30000
-remote.log.manager.task.retry.backoff.max.ms long 30000
-remote.log.manager.task.retry.backoff.ms long 500
-remote.log.manager.task.retry.jitter double 0.2
 remote.log.manager.thread.pool.size int 2
 remote.log.metadata.custom.metadata.max.bytes int 128
-remote.log.metadata.manager.class.name string -
+remote.log.metadata.manager.class.name string \
+org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager
 remote.log.metadata.manager.class.path string -
 remote.log.metadata.manager.impl.prefix string rlmm.config.
 remote.log.metadata.manager.listener.name string -
@@ -172,14 +163,11 @@ sasl.oauthbearer.assertion.template.file string -
 sasl.oauthbearer.jwt.retriever.class class org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
 sasl.oauthbearer.jwt.validator.class class org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator
 security.providers string -
-server.max.startup.time.ms long 9223372036854775807
 share.coordinator.append.linger.ms int -1
 share.coordinator.cached.buffer.max.bytes int 1048588
-share.coordinator.cold.partition.snapshot.interval.ms int 300000
 share.coordinator.load.buffer.size int 5242880
 share.coordinator.snapshot.update.records.per.snapshot int 500
 share.coordinator.state.topic.compression.codec int 0
-share.coordinator.state.topic.prune.interval.ms int 300000
 share.coordinator.threads int 1
 share.coordinator.write.timeout.ms int 5000
 share.fetch.purgatory.purge.interval.requests int 1000
@@ -190,20 +178,24 @@ ssl.provider string -
 ssl.secure.random.implementation string -
 ssl.trustmanager.algorithm string PKIX
 transaction.state.log.load.buffer.size int 5242880
-unclean.leader.election.interval.ms long 300000
-unstable.api.versions.enable boolean false
-unstable.feature.versions.enable boolean false
 """
 
-_FORMER = """
+_HIDDEN = """
 advertised.host.name string -
 advertised.port int -
 auto.include.jmx.reporter boolean true
 control.plane.listener.name string -
+controller.performance.always.log.threshold.ms long 2000
+controller.performance.sample.period.ms long 60000
 eligible.leader.replicas.enable boolean false
 group.coordinator.new.enable boolean true
+group.share.initialize.retry.interval.ms int 30000
+group.share.persister.class.name string org.apache.kafka.server.share.persister.DefaultStatePersister
 host.name string -
 inter.broker.protocol.version string -
+internal.metadata.delete.delay.millis long 60000
+internal.metadata.log.segment.bytes int -
+internal.metadata.max.batch.size.in.bytes int 8388608
 log.message.downconversion.enable boolean true
 log.message.format.version string -
 log.message.timestamp.difference.max.ms long 9223372036854775807
@@ -214,6 +206,16 @@ password.encoder.keyfactory.algorithm string -
 port int -
 quota.consumer.default long 9223372036854775807
 quota.producer.default long 9223372036854775807
+remote.log.index.file.cache.ttl.ms long 900000
+remote.log.manager.task.retry.backoff.max.ms long 30000
+remote.log.manager.task.retry.backoff.ms long 500
+remote.log.manager.task.retry.jitter double 0.2
+server.max.startup.time.ms long 9223372036854775807
+share.coordinator.cold.partition.snapshot.interval.ms int 300000
+share.coordinator.state.topic.prune.interval.ms int 300000
+unclean.leader.election.interval.ms long 300000
+unstable.api.versions.enable boolean false
+unstable.feature.versions.enable boolean false
 zookeeper.clientCnxnSocket string -
 zookeeper.max.in.flight.requests int 10
 zookeeper.metadata.migration.enable boolean false
@@ -251,9 +253,10 @@ _CHANGEABLE: dict[str, int | None] = {
     "remote.log.reader.threads": 1,
     "share.coordinator.cached.buffer.max.bytes": 524288,
 }
-# The same, for settings that Kafka changes for one broker at a time.
+# The same, for settings that Kafka changes for one broker at a time. They are of Java's TLS and of Kerberos.
 _CHANGEABLE_PER_BROKER = frozenset(
     (
+        "sasl.kerberos.kinit.cmd",
         "sasl.kerberos.min.time.before.relogin",
         "sasl.kerberos.principal.to.local.rules",
         "sasl.kerberos.service.name",
@@ -263,6 +266,10 @@ _CHANGEABLE_PER_BROKER = frozenset(
         "sasl.login.refresh.min.period.seconds",
         "sasl.login.refresh.window.factor",
         "sasl.login.refresh.window.jitter",
+        "ssl.keymanager.algorithm",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
     )
 )
 
@@ -270,9 +277,9 @@ _CHANGEABLE_PER_BROKER = frozenset(
 class Accepted:
     """A setting without effect: what is needed to check a value and to describe it."""
 
-    __slots__ = ("default", "former", "kind", "mode", "name")
+    __slots__ = ("default", "hidden", "kind", "mode", "name")
 
-    def __init__(self, row: str, former: bool) -> None:
+    def __init__(self, row: str, hidden: bool) -> None:
         self.name, kind, default = row.split(" ", 2)
         self.kind = _KINDS[kind]
         self.default = None if default == "-" else "" if default == '""' else default
@@ -281,7 +288,7 @@ class Accepted:
             self.mode = UpdateMode.CLUSTER_WIDE
         elif self.name in _CHANGEABLE_PER_BROKER:
             self.mode = UpdateMode.PER_BROKER
-        self.former = former
+        self.hidden = hidden
 
     @property
     def sensitive(self) -> bool:
@@ -300,6 +307,6 @@ class Accepted:
 
 ACCEPTED = {
     entry.name: entry
-    for table, former in ((_KAFKA, False), (_FORMER, True))
-    for entry in (Accepted(row, former) for row in table.splitlines() if row)
+    for table, hidden in ((_KAFKA, False), (_HIDDEN, True))
+    for entry in (Accepted(row, hidden) for row in table.splitlines() if row)
 }

@@ -98,7 +98,7 @@ class BrokerConfig(BrokerSettings):
         """The value in force, by Kafka's name, also of a setting without effect."""
         if name in self.table:
             return super().value(name)
-        if name.startswith(PREFIXES):
+        if name.startswith(PREFIXES) and name not in ACCEPTED:
             return self.given.get(name)
         entry = ACCEPTED[name]
         text = self.given.get(name, entry.default)
@@ -107,7 +107,7 @@ class BrokerConfig(BrokerSettings):
     @property
     def is_node_id_given(self) -> bool:
         """Whether the number of this broker is a setting, by its new or its old name, and not the default."""
-        return "node.id" in self.given or (self.broker_id is not None and self.broker_id >= 0)
+        return "node.id" in self.given or self.broker_id >= 0
 
     def is_cordoned(self, directory: str) -> bool:
         """Whether a data directory gets no new replicas."""
@@ -154,7 +154,7 @@ def is_known(name: str) -> bool:
 def _resolve_old_names(values: dict[str, Any], given: Mapping[str, str]) -> None:
     """Use the values of old names for new names that are not set."""
     number = values["broker.id"]
-    if number is not None and number >= 0:
+    if number >= 0:
         if "node.id" not in given:
             values["node.id"] = number
         elif values["node.id"] != number:

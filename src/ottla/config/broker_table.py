@@ -46,7 +46,7 @@ class BrokerSettings(AuthorizerSettings, QuotaSettings, SecuritySettings):
         doc="Number of this broker, unique in the cluster. Alone it is 1 by default; Kafka has no default.",
     )
     broker_id = Setting(
-        INT, None, at_least(-1),
+        INT, -1, at_least(-1),
         doc="Old name of node.id, used if node.id is not set. -1: a number is generated, in a cluster with ZooKeeper.",
     )
     broker_id_generation_enable = Setting(
@@ -104,7 +104,7 @@ class BrokerSettings(AuthorizerSettings, QuotaSettings, SecuritySettings):
         doc="Addresses that clients get in Metadata. Unset: the address that the client connected to.",
     )
     listener_security_protocol_map = Setting(
-        STRING, ",".join(f"{protocol}:{protocol}" for protocol in PROTOCOLS),
+        STRING, "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
         doc="Security protocol of each listener name.",
     )
     inter_broker_listener_name = Setting(STRING, None, doc="The listener that other brokers use.")
@@ -283,7 +283,10 @@ class BrokerSettings(AuthorizerSettings, QuotaSettings, SecuritySettings):
         INT, 0, at_least(0),
         doc="Default of segment.jitter.ms in hours, if log.roll.jitter.ms is not set.",
     )
-    log_roll_jitter_ms = Setting(LONG, None, mode=CLUSTER_WIDE, doc="Default of segment.jitter.ms of a topic.")
+    log_roll_jitter_ms = Setting(
+        LONG, None, at_least(0), mode=CLUSTER_WIDE,
+        doc="Default of segment.jitter.ms of a topic.",
+    )
     log_roll_ms = Setting(LONG, None, mode=CLUSTER_WIDE, doc="Default of segment.ms of a topic.")
     log_segment_bytes = Setting(
         INT, 1_073_741_824, at_least(1_048_576), mode=CLUSTER_WIDE,

@@ -7,6 +7,7 @@ unit; some broker settings replace each other (log.retention.ms, .minutes, .hour
 
 from collections.abc import Container, Iterator, Mapping
 from functools import cached_property
+from itertools import dropwhile
 from typing import Any, NamedTuple
 
 from ottla.config.accepted import ACCEPTED, Accepted
@@ -20,7 +21,7 @@ from ottla.config.topic import TopicConfig
 NO_EFFECT = "Accepted so that files and scripts for Apache Kafka work. It has no effect in Ottla."
 
 
-UNKNOWN = Accepted("unknown password -", former=True)
+UNKNOWN = Accepted("unknown password -", hidden=True)
 """A setting that no table has, such as one of a plug-in for Apache Kafka. It may be a secret."""
 
 
@@ -41,6 +42,9 @@ class Description(NamedTuple):
     documentation: str
     read_only: bool = False
     sensitive: bool = False
+    origin: ConfigSource = ConfigSource.DEFAULT
+    """Of a topic setting: where its value really comes from. As in Kafka, CreateTopics answers with the origin, and
+    DescribeConfigs with `source`, which is DEFAULT for retention.ms if only log.retention.hours is set."""
 
 
 class TopicDescriptions:
@@ -55,12 +59,9 @@ class TopicDescriptions:
         for inherited in self._inherited:
             name = inherited.name
             if name in overrides:
-                contribution = Contribution(name, overrides[name], ConfigSource.TOPIC)
-                yield inherited._replace(
-                    value=render(own.value(name)),
-                    source=ConfigSource.TOPIC,
-                    contributions=(contribution, *inherited.contributions),
-                )
+                value, source = render(own.value(name)), ConfigSource.TOPIC
+                contributions = (Contribution(name, value, source), *inherited.contributions)
+                yield inherited._replace(value=value, source=source, contributions=contributions, origin=source)
             elif not name.startswith("internal."):
                 yield inherited
 
@@ -71,9 +72,11 @@ class TopicDescriptions:
         for name, value in broker.topic_defaults.items():
             setting = TopicConfig.table[name]
             names = tuple(synonym.name for synonym in setting.synonyms)
-            source = _find_source(next((each for each in names if broker.value(each) is not None), None), broker)
+            origin = _find_source(next((each for each in names if broker.value(each) is not None), None), broker)
             contributions = _list_contributions(names, broker)
-            found.append(Description(name, render(value), source, contributions, setting.kind.name, setting.doc))
+            source = contributions[0].source if contributions else ConfigSource.DEFAULT
+            inherited = Description(name, render(value), source, contributions, setting.kind.name, setting.doc)
+            found.append(inherited._replace(origin=origin))
         return found
 
 
@@ -88,7 +91,7 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> Iterat
             contributions, source = _list_contributions(names, broker), _find_source(names[0], broker)
         if name in overrides:
             source = ConfigSource.GROUP
-            contributions = (Contribution(name, overrides[name], source), *contributions)
+            contributions = (Contribution(name, render(value), source), *contributions)
         yield Description(name, render(value), source, contributions, setting.kind.name, setting.doc)
 
 
@@ -96,14 +99,14 @@ def describe_client_metrics(given: Mapping[str, str]) -> Iterator[Description]:
     """Every setting of a subscription, by name."""
     for name, value in ClientMetricsConfig.of(given).items():
         setting = ClientMetricsConfig.table[name]
-        own = (Contribution(name, given[name], ConfigSource.CLIENT_METRICS),) if name in given else ()
+        own = (Contribution(name, render(value), ConfigSource.CLIENT_METRICS),) if name in given else ()
         source = own[0].source if own else ConfigSource.DEFAULT
         yield Description(name, render(value), source, own, setting.kind.name, setting.doc)
 
 
 def describe_broker(config: BrokerConfig, keys: Container[str] | None = None) -> Iterator[Description]:
-    """Settings of a broker, all or `keys`, by name. Settings that Kafka no longer has only if they are set."""
-    accepted = (name for name, entry in ACCEPTED.items() if name in config.given or not entry.former)
+    """Settings of a broker, all or `keys`, by name. Those that Kafka does not list only if they are set."""
+    accepted = (name for name, entry in ACCEPTED.items() if name in config.given or not entry.hidden)
     set_by_somebody = {name for _, given in config.sources for name in given}
     others = (name for name in set_by_somebody if name not in config.table and name not in ACCEPTED)
     for name in sorted((*config.table, *accepted, *others)):
@@ -112,12 +115,15 @@ def describe_broker(config: BrokerConfig, keys: Container[str] | None = None) ->
         setting = _find_setting(name)
         other = _NUMBER_NAMES.get(name)
         shown = name if other is None else "node.id"
-        current = other if other is not None and name not in config.given and other in config.given else name
+        contributions = _list_contributions(_STAND_INS.get(name, (name,)), config)
+        if other is not None and name not in config.given:
+            by_other_name = (each._replace(name=name) for each in _list_contributions((other,), config))
+            contributions = (*(each for each in by_other_name if each.source != ConfigSource.DEFAULT), *contributions)
         yield Description(
             name,
             None if setting.sensitive else render(config.value(shown)),
-            _find_source(current, config),
-            _list_contributions(_STAND_INS.get(name, (current,)), config),
+            contributions[0].source if contributions else ConfigSource.DEFAULT,
+            contributions,
             "" if setting is UNKNOWN else setting.kind.name,
             setting.doc if isinstance(setting, Setting) else NO_EFFECT,
             read_only=setting.mode is UpdateMode.READ_ONLY,
@@ -143,6 +149,10 @@ def describe_all_brokers(given: Mapping[str, str]) -> Iterator[Description]:
 
 
 def _list_contributions(names: tuple[str, ...], broker: BrokerConfig) -> tuple[Contribution, ...]:
+    """The values of a broker setting, which is the first of `names`, and of those that are used if it is not set.
+
+    As in Kafka, the list begins where the setting itself was set, and is empty if it was not.
+    """
     set_by_somebody = [
         _make_contribution(name, given[name], source)
         for source, given in broker.sources
@@ -151,7 +161,7 @@ def _list_contributions(names: tuple[str, ...], broker: BrokerConfig) -> tuple[C
     ]
     defaults = ((name, render(_find_setting(name).default)) for name in names if split_listener_key(name) is None)
     built_in = [_make_contribution(name, text, ConfigSource.DEFAULT) for name, text in defaults if text is not None]
-    return (*set_by_somebody, *built_in)
+    return tuple(dropwhile(lambda each: each.name != names[0], (*set_by_somebody, *built_in)))
 
 
 def _make_contribution(name: str, text: str | None, source: ConfigSource) -> Contribution:

@@ -111,7 +111,7 @@ def build_result(
         num_partitions=created.partitions,
         replication_factor=created.replication_factor,
         configs=[
-            CreatableTopicConfigs(name=setting.name, value=setting.value, config_source=setting.source)
+            CreatableTopicConfigs(name=setting.name, value=setting.value, config_source=setting.origin)
             for setting in descriptions.of(created.configs)
         ],
     )

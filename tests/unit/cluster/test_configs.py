@@ -177,6 +177,8 @@ def test_topics_get_their_defaults_from_the_changed_settings() -> None:
         (ConfigAlteration("ssl.keystore.password", SET, "x"), "for one listener only"),
         (ConfigAlteration("message.max.bytes", SET, "x"), "not an int"),
         (ConfigAlteration("message.max.bytes", SET, "-5"), "below the minimum"),
+        (ConfigAlteration("log.roll.jitter.ms", SET, "-1"), "below the minimum"),
+        (ConfigAlteration("num.io.threads", SET, "17"), "not between 4 and 16"),
         (ConfigAlteration("log.cleaner.min.compaction.lag.ms", SET, str((1 << 63) - 1)), ""),
     ],
 )
@@ -191,6 +193,25 @@ def test_what_a_broker_cannot_have(alteration: ConfigAlteration, said: str) -> N
         error = broker_refusal(*alterations, name=name)
         assert error.code is ErrorCode.INVALID_REQUEST
         assert said in error.message
+
+
+def test_threads_are_counted_from_those_in_force() -> None:
+    """Twice as many twice in a row are fine. Then not all of them can be taken away at once."""
+    image = cluster()
+    for count, name in ("16", ALL_BROKERS), ("32", "1"):
+        image = broker_after(image, ConfigAlteration("num.io.threads", SET, count), name=name)
+    assert dict(image.config(ConfigResource.BROKER, "1")) == {"num.io.threads": "32"}
+    image = broker_after(image, ConfigAlteration("num.io.threads", SET, "8"), name=ALL_BROKERS)  # has no effect yet
+    for replace in (False, True):
+        alterations = [] if replace else [ConfigAlteration("num.io.threads", DELETE)]
+        with pytest.raises(KafkaError, match=r"num\.io\.threads: 8 is not between 16 and 64"):
+            alter_brokers(image, "1", alterations, CONFIG, replace=replace)
+
+
+def test_names_for_javas_tls_are_kept() -> None:
+    """As in Kafka, they need no listener in front, other than the files with keys."""
+    change = ConfigAlteration("ssl.provider", SET, "SunJSSE")
+    assert dict(broker_after(cluster(), change).config(ConfigResource.BROKER, "1")) == {"ssl.provider": "SunJSSE"}
 
 
 @pytest.mark.parametrize("key", ["sasl.kerberos.min.time.before.relogin", "sasl.login.refresh.buffer.seconds"])
@@ -218,6 +239,7 @@ def test_a_setting_that_nobody_knows_is_kept(caplog: pytest.LogCaptureFixture) -
     ("alteration", "name", "said"),
     [
         (ConfigAlteration("min.insync.replicas", SET, "2"), "1", "the same for all brokers"),
+        (ConfigAlteration("min.insync.replicas", DELETE), "1", "the same for all brokers"),
         (ConfigAlteration("min.insync.replicas", DELETE), ALL_BROKERS, "always set"),
         (ConfigAlteration("min.insync.replicas", SET, "2"), ALL_BROKERS, ""),
     ],
@@ -234,6 +256,9 @@ def test_min_insync_replicas_of_a_cluster(alteration: ConfigAlteration, name: st
     else:
         after = broker_after(with_feature, alteration, name=name)
         assert dict(after.config(ConfigResource.BROKER, "")) == {"min.insync.replicas": "2"}
+    with pytest.raises(KafkaError, match="below the minimum") as refused:  # what is no value at all is said first
+        broker_after(with_feature, ConfigAlteration("min.insync.replicas", SET, "0"), name=name)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
 def test_a_file_does_not_change_the_min_insync_replicas_of_a_cluster(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,6 +10,8 @@ from ottla.config.description import (
     TopicDescriptions,
     describe_all_brokers,
     describe_broker,
+    describe_client_metrics,
+    describe_group,
 )
 
 TOPIC, ONE, ALL = ConfigSource.TOPIC, ConfigSource.ONE_BROKER, ConfigSource.ALL_BROKERS
@@ -48,36 +50,75 @@ def test_each_layer_overrides_the_ones_below() -> None:
     assert of_broker("message.max.bytes", broker).contributions == inherited.contributions
 
 
+MS, MINUTES, HOURS = "log.retention.ms", "log.retention.minutes", "log.retention.hours"
+
+
 @pytest.mark.parametrize(
-    ("file", "all_brokers", "this_broker", "value", "source"),
+    ("file", "all_brokers", "this_broker", "value", "origin", "contributions"),
     [
-        ({}, {}, {}, "604800000", DEFAULT),
-        ({"log.retention.hours": "1"}, {}, {}, "3600000", FILE),
-        ({"log.retention.hours": "1", "log.retention.minutes": "1"}, {}, {}, "60000", FILE),
-        ({"log.retention.hours": "1"}, {"log.retention.ms": "5"}, {}, "5", ALL),
-        ({"log.retention.ms": "7"}, {"log.retention.ms": "5"}, {"log.retention.ms": "3"}, "3", ONE),
+        ({}, {}, {}, "604800000", DEFAULT, []),
+        ({HOURS: "1"}, {}, {}, "3600000", FILE, []),
+        ({HOURS: "1", MINUTES: "1"}, {}, {}, "60000", FILE, []),
+        ({MS: "9"}, {}, {}, "9", FILE, [(MS, "9", FILE), (HOURS, "168", DEFAULT)]),
+        ({HOURS: "1"}, {MS: "5"}, {}, "5", ALL, [(MS, "5", ALL), (HOURS, "1", FILE), (HOURS, "168", DEFAULT)]),
+        (
+            {MS: "7", MINUTES: "2"},
+            {MS: "5"},
+            {MS: "3"},
+            "3",
+            ONE,
+            [(MS, "3", ONE), (MS, "5", ALL), (MS, "7", FILE), (MINUTES, "2", FILE), (HOURS, "168", DEFAULT)],
+        ),
     ],
 )
 def test_a_topic_setting_has_synonyms_of_the_broker(
-    file: dict[str, str], all_brokers: dict[str, str], this_broker: dict[str, str], value: str, source: ConfigSource
+    file: dict[str, str],
+    all_brokers: dict[str, str],
+    this_broker: dict[str, str],
+    value: str,
+    origin: ConfigSource,
+    contributions: list[tuple[str, str, ConfigSource]],
 ) -> None:
-    """retention.ms comes from the broker's hours, minutes or ms. Its source is that of the setting that counts."""
-    found = of_topic("retention.ms", BrokerConfig.of(file).with_run_time_settings(all_brokers, this_broker))
-    assert (found.value, found.source) == (value, source)
+    """retention.ms comes from the broker's ms, minutes or hours. CreateTopics answers with where it comes from;
+    DescribeConfigs, as in Kafka, lists minutes and hours only below ms, and calls the rest a default."""
+    broker = BrokerConfig.of(file).with_run_time_settings(all_brokers, this_broker)
+    found = of_topic("retention.ms", broker)
+    assert (found.value, found.origin, list(found.contributions)) == (value, origin, contributions)
+    assert found.source == (contributions[0][2] if contributions else DEFAULT)
+    own = of_topic("retention.ms", broker, retention_ms=" 8 ")
+    assert (own.source, own.origin) == (TOPIC, TOPIC)
+    assert list(own.contributions) == [("retention.ms", "8", TOPIC), *contributions]
+    assert list(of_broker(MS, broker).contributions) == contributions
 
 
 def test_a_broker_setting_lists_its_synonyms() -> None:
-    """log.retention.ms lists the settings that would count without it, in their own units, and no weaker ones."""
-    config = BrokerConfig.of({"log.retention.hours": "2"}).with_run_time_settings({"log.retention.ms": "5"}, {})
-    assert of_broker("log.retention.ms", config).contributions == (
-        ("log.retention.ms", "5", ALL),
-        ("log.retention.hours", "2", FILE),
-        ("log.retention.hours", "168", DEFAULT),
+    """log.retention.minutes lists the settings that would count without it, in their own units, and no stronger ones.
+    It lists none if it is not set itself."""
+    config = BrokerConfig.of({MINUTES: "4", HOURS: "2"}).with_run_time_settings({MS: "5"}, {})
+    hours = [(HOURS, "2", FILE), (HOURS, "168", DEFAULT)]
+    assert list(of_broker(MINUTES, config).contributions) == [(MINUTES, "4", FILE), *hours]
+    assert list(of_broker(HOURS, config).contributions) == hours
+    unset = of_broker(MINUTES, BrokerConfig.of({HOURS: "2"}))
+    assert (unset.source, unset.contributions) == (DEFAULT, ())
+
+
+def test_values_of_groups_and_subscriptions_are_shown_as_they_are_understood() -> None:
+    """A synonym of a group or of client metrics has no blanks around it, though it was set with some."""
+    (timeout,) = (
+        each
+        for each in describe_group({"consumer.session.timeout.ms": " 50000 "}, BrokerConfig.of({}))
+        if each.name == "consumer.session.timeout.ms"
     )
-    assert of_broker("log.retention.hours", config).contributions == (
-        ("log.retention.hours", "2", FILE),
-        ("log.retention.hours", "168", DEFAULT),
-    )
+    assert timeout.contributions[0] == (timeout.name, "50000", ConfigSource.GROUP)
+    (metrics,) = (each for each in describe_client_metrics({"metrics": "a. , b."}) if each.name == "metrics")
+    assert metrics.contributions == (("metrics", "a.,b.", ConfigSource.CLIENT_METRICS),)
+
+
+def test_a_setting_without_effect_shows_its_default() -> None:
+    """Also one whose name begins like those of plug-ins, which have no default."""
+    interval = of_broker("kafka.metrics.polling.interval.secs", BrokerConfig.of({}))
+    assert (interval.value, interval.source) == ("10", DEFAULT)
+    assert of_broker("kafka.metrics.reporters", BrokerConfig.of({})).value == ""
 
 
 def test_passwords_are_never_shown() -> None:
@@ -105,8 +146,9 @@ def test_every_setting_is_described() -> None:
     otherwise."""
     described = {each.name: each for each in describe_broker(BrokerConfig.of({}))}
     assert set(BrokerConfig.table) < set(described)
-    assert {name for name, entry in ACCEPTED.items() if not entry.former} < set(described)
-    assert "zookeeper.sync.time.ms" not in described
+    assert {name for name, entry in ACCEPTED.items() if not entry.hidden} < set(described)
+    for hidden in ("zookeeper.sync.time.ms", "unstable.api.versions.enable", "internal.metadata.log.segment.bytes"):
+        assert hidden not in described
     assert all(each.kind and each.documentation for each in described.values())
     for name, setting in BrokerConfig.table.items():
         assert described[name].read_only == (setting.mode is UpdateMode.READ_ONLY), name
@@ -116,9 +158,10 @@ def test_every_setting_is_described() -> None:
 
 
 def test_some_settings_are_hidden_until_they_are_set() -> None:
-    """Kafka's internal topic setting, and broker settings that Kafka itself no longer lists."""
-    broker = BrokerConfig.of({"reserved.broker.max.id": "7"})
-    assert of_broker("reserved.broker.max.id", broker).value == "7"
+    """Kafka's internal settings, and broker settings that Kafka itself no longer lists."""
+    broker = BrokerConfig.of({"port": "7", "unstable.api.versions.enable": "true"})
+    assert of_broker("port", broker).value == "7"
+    assert of_broker("unstable.api.versions.enable", broker).value == "true"
     assert of_topic("internal.segment.bytes", broker, internal_segment_bytes="99").value == "99"
 
 
@@ -161,4 +204,5 @@ def test_a_broker_shows_its_number_by_both_names(given: str) -> None:
     found = {each.name: each for each in describe_broker(BrokerConfig.of({given: "7"}))}
     assert (found["node.id"].value, found["broker.id"].value) == ("7", "7")
     assert {found[name].source for name in ("node.id", "broker.id")} == {ConfigSource.STARTED_WITH}
-    assert found["node.id"].contributions == found["broker.id"].contributions
+    assert found["node.id"].contributions == (("node.id", "7", FILE), ("node.id", "1", DEFAULT))
+    assert found["broker.id"].contributions == (("broker.id", "7", FILE), ("broker.id", "-1", DEFAULT))
