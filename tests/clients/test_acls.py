@@ -1,5 +1,7 @@
 """ACLs of users who log in over SASL_SSL, with librdkafka: allowed, denied, and revoked while a client is connected."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
@@ -193,3 +195,29 @@ def test_administration_is_not_for_users(secured: Secured) -> None:
             future.result(PATIENCE_S)
         assert raised.value.args[0].code() == code
     assert "mine" not in list_topics(secured, "alice")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("consume",), ("kafka", "console-consumer", "--from-beginning", "--max-messages", "20000", "--topic")],
+    ids=["consume", "console-consumer"],
+)
+def test_commands_read_without_the_right_to_a_group(secured: Secured, command: tuple[str, ...]) -> None:
+    # librdkafka reports that it may not find the coordinator of a group that it requires and nobody uses. So many
+    # records take longer than that.
+    topic = secured.create_topic()
+    secured.add("alice", READ, TOPIC, topic)
+    producer = Producer({**secured.broker.client_settings, **QUIET})
+    for number in range(20_000):
+        producer.produce(topic, b"%d" % number)
+        producer.poll(0)
+    assert producer.flush(PATIENCE_S) == 0
+    login = secured.broker.find_client_settings("alice")
+    bootstrap, setting = (
+        ("--bootstrap-server", "--command-property") if command[0] == "kafka" else ("--bootstrap", "-X")
+    )
+    settings = [part for name, value in login.items() for part in (setting, f"{name}={value}")]
+    options = [bootstrap, login["bootstrap.servers"], *settings]
+    done = subprocess.run([sys.executable, "-m", "ottla", *command, topic, *options], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [str(number) for number in range(20_000)]

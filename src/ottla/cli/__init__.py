@@ -24,7 +24,7 @@ OTTLA_TRACEBACK=1 is set or the log level is debug. Ctrl-C ends a command silent
                  directories.py       where a broker's data is
     up           broker_process.py (the broker), exposure.py (whether a broker would let in anybody on the network)
     topic        topic_description.py, topic_trim.py, resource_settings.py (with config)
-    group        group_description.py, group_reset.py
+    group        group_description.py, group_reset.py, consumer_groups.py (with kafka consumer-groups)
     config       quota_settings.py, quotas.py (with quota), config_listing.py (list)
     completion   completion_names.py (what a shell asks while a line is typed)
     txn          hanging.py           transactions that no coordinator will end

@@ -1,11 +1,11 @@
 """What every command that talks to brokers shares: its options, its clients, and how their errors are explained.
 
-A command that only asks questions uses Ottla's own client, `ottla.client` (`open_own_client`): confluent-kafka alone
-takes longer to import than such a command may take. So does `config`, which also changes settings. The others have a
-`CommandClient`, whose requests go through confluent-kafka. Its calls are asynchronous, so Ctrl-C works while a command
-waits and a broker that does not answer is noticed within seconds. The library logs nothing: the one line on stderr is
-the command's own. Requests that confluent-kafka lacks (log directories, transactions, producers) or gets wrong (the
-metadata of committed offsets) go through Ottla's own client there too.
+A command uses one of two clients. Those that only ask and administrate use Ottla's own, `ottla.client`
+(`open_own_client`): confluent-kafka alone takes longer to import than such a command may take. Those that produce and
+consume records, with `topic create` and `topic delete`, have a `CommandClient`, which stays with confluent-kafka for
+topics and offsets too, because importing both clients makes `consume` a sixth slower to start. Its calls are
+asynchronous, so Ctrl-C works while a command waits and a broker that does not answer is noticed within seconds. The
+library logs nothing: the one line on stderr is the command's own.
 """
 
 import argparse
@@ -43,6 +43,7 @@ CONNECT_S = 5.0
 REFUSED_S = 1.5  # a few attempts: another address of the same name may answer, or the broker is about to be there
 PROBE_S = 1.0
 OPERATION_S = 30.0
+OPERATION_MS = int(OPERATION_S * 1000)
 RETRY_S = 10.0
 GLANCE_S = 0.05
 
@@ -94,6 +95,24 @@ def explain(error: "KafkaError") -> str:
     """The message of a confluent-kafka error in one line, without librdkafka's internal details."""
     text = _STATE.sub("", _ADDRESS.sub("", " ".join(error.str().split())))
     return text.removeprefix("Broker: ").removeprefix("Local: ").removesuffix(".")
+
+
+def is_about_unused_group(error: "KafkaError") -> bool:
+    """Whether this is the refusal of a group to a consumer that joins none.
+
+    librdkafka requires a group.id, and looks for the coordinator of that group although nothing is read through it.
+    Who may read a topic and no group gets this event sooner or later.
+    """
+    from ottla.errors import ErrorCode
+
+    return error.code() == ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+def explain_code(code: int, message: str | None = None) -> str:
+    """An error of a broker's answer: the broker's message, or the words of the code's name."""
+    from ottla.client.connection import name_error
+
+    return message.removesuffix(".") if message else name_error(code).replace("_", " ").capitalize()
 
 
 def to_command_error(error: "KafkaException", what: str) -> CommandError:
@@ -235,8 +254,7 @@ class CommandClient(ClusterAccess):
         self._library_settings = make_library_settings(self.settings)
         self.connection_errors = ConnectionErrors()
         self.admin = self._create(AdminClient, {})
-        self.brokers = self._wait_for_brokers()
-        """The ids of the brokers."""
+        self._wait_for_brokers()
 
     def create_producer(self, settings: Mapping[str, object]) -> "Producer":
         """A producer with these settings; those given with -X win."""
@@ -361,14 +379,15 @@ class CommandClient(ClusterAccess):
                     raise CommandError(f"-X: {explain(error.args[0])}{hint}", USAGE_ERROR) from None
                 del self._library_settings[unknown[1]]
 
-    def _wait_for_brokers(self) -> list[int]:
+    def _wait_for_brokers(self) -> None:
         from confluent_kafka import KafkaException
 
         asked: Answer[DescribeClusterResult] = self.admin.describe_cluster(request_timeout=CONNECT_S)
         deadline_s = time.monotonic() + CONNECT_S
         while True:
             try:
-                return [node.id for node in asked.result(GLANCE_S).nodes]
+                asked.result(GLANCE_S)
+                return
             except TimeoutError:
                 self.admin.poll(0)
                 if time.monotonic() >= min(deadline_s, self.connection_errors.give_up_at_s):

@@ -4,17 +4,20 @@ import argparse
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import CommandClient, create_action_adder, explain
-from ottla.cli.command_error import USAGE_ERROR, CommandError
-from ottla.cli.group_description import MemberRow, OffsetRow, describe_groups, show_groups, suggest_group
+from ottla.cli.client import create_action_adder, explain_code, find_topic, open_own_client
+from ottla.cli.command_error import CommandError, explain_error
+from ottla.cli.consumer_groups import NOT_EMPTY, NOT_FOUND, list_groups, suggest_group
+from ottla.cli.group_description import MemberRow, OffsetRow, describe_groups, show_groups
 from ottla.cli.group_reset import ResetRow, add_reset_arguments, commit_plan, plan_reset
-from ottla.cli.output import JSON, add_format_argument, show_json, show_rows
+from ottla.cli.output import JSON, add_format_argument, hyphenate, show_json, show_rows
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import ListConsumerGroupsResult
+    from ottla.client.client import Client
 
 STATES = ("empty", "stable", "preparing-rebalance", "completing-rebalance", "assigning", "reconciling", "dead")
 TYPES = ("classic", "consumer")
+REASONS = {NOT_FOUND: "The group id does not exist", NOT_EMPTY: "The group is not empty"}
+"""Why a group was not deleted."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,29 +54,19 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _list(options: argparse.Namespace) -> None:
-    from confluent_kafka import ConsumerGroupState, ConsumerGroupType, KafkaException
-
-    client = CommandClient(options)
-    states = {ConsumerGroupState[name.upper().replace("-REBALANCE", "_REBALANCING")] for name in options.state}
-    types = {ConsumerGroupType[name.upper()] for name in options.type}
-    try:
-        asked = client.admin.list_consumer_groups(states=states, types=types)
-    except (KafkaException, ValueError, TypeError) as error:
-        raise CommandError(f"group list: {error}", USAGE_ERROR) from None
-    found: ListConsumerGroupsResult = client.wait_for(asked, "cannot list groups")
-    for failure in found.errors or ():
-        raise CommandError(f"cannot list groups: {failure}")
-    rows = sorted((group.group_id, _word(group.type.name), _word(group.state.name)) for group in found.valid or ())
-    columns = ("group", "type", "state")
-    show_rows(options.format, columns, rows)
-
-
-def _word(name: str) -> str:
-    return name.lower().replace("_rebalancing", "-rebalance")
+    with open_own_client(options) as own:
+        groups = [(group.name, group.kind.lower(), hyphenate(group.state)) for group in list_groups(own)]
+    rows = [
+        (name, kind, state)
+        for name, kind, state in groups
+        if (not options.state or state in options.state) and (not options.type or kind in options.type)
+    ]
+    show_rows(options.format, ("group", "type", "state"), rows)
 
 
 def _describe(options: argparse.Namespace) -> None:
-    groups = describe_groups(CommandClient(options), options.names)
+    with open_own_client(options) as own:
+        groups = describe_groups(own, options.names)
     if options.format == JSON:
         show_json([group.document() for group in groups])
     else:
@@ -81,36 +74,45 @@ def _describe(options: argparse.Namespace) -> None:
 
 
 def _reset(options: argparse.Namespace) -> None:
-    client = CommandClient(options)
-    rows = plan_reset(client, options)
-    if not options.dry_run:
-        commit_plan(client, options.name, rows)
+    with open_own_client(options) as own:
+        rows = plan_reset(own, options)
+        if not options.dry_run:
+            commit_plan(own, options.name, rows)
     show_rows(options.format, ResetRow._fields, rows)
 
 
 def _delete(options: argparse.Namespace) -> None:
-    client = CommandClient(options)
-    if options.topic:
-        for name in options.names:
-            _delete_offsets(client, name, options.topic)
-        return
-    from confluent_kafka import KafkaError, KafkaException
+    from ottla.errors import KafkaError
 
     failures = []
-    for name, future in client.ask(client.admin.delete_consumer_groups, options.names).items():
-        try:
-            future.result()
-            print(f"group {name!r} deleted")
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND or not options.if_exists:
-                is_unknown = error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND
-                hint = suggest_group(client, name) if is_unknown else ""
-                failures.append(f"group {name!r}: {explain(error.args[0])}{hint}")
+    with open_own_client(options) as own:
+        for name in options.names:
+            if options.topic:
+                _delete_offsets(own, name, options.topic)
+                continue
+            try:
+                code = _delete_group(own, name)
+            except KafkaError as error:
+                failures.append(explain_error(error))
+                continue
+            if not code:
+                print(f"group {name!r} deleted")
+            elif code != NOT_FOUND or not options.if_exists:
+                hint = suggest_group(own, name) if code == NOT_FOUND else ""
+                failures.append(f"group {name!r}: {REASONS.get(code) or explain_code(code)}{hint}")
     if failures:
         raise CommandError("; ".join(failures))
 
 
-def _delete_offsets(client: CommandClient, name: str, topics: Iterable[str]) -> None:
+def _delete_group(own: "Client", name: str) -> int:
+    """Returns the error code."""
+    from ottla.wire.messages.delete_groups import DeleteGroupsRequest
+
+    (result,) = own.ask_coordinator("group", name, DeleteGroupsRequest(groups_names=[name])).results
+    return int(result.error_code)
+
+
+def _delete_offsets(own: "Client", name: str, topics: Iterable[str]) -> None:
     from ottla.client.groups import raise_for_errors
     from ottla.wire.messages.offset_delete import (
         OffsetDeleteRequest,
@@ -120,10 +122,9 @@ def _delete_offsets(client: CommandClient, name: str, topics: Iterable[str]) -> 
 
     asked = []
     for topic in topics:
-        numbers = [partition.id for partition in client.describe_topic(topic).partitions]
+        numbers = [partition.partition_index for partition in find_topic(own, topic).partitions]
         partitions = [OffsetDeleteRequestPartition(partition_index=number) for number in numbers]
         asked.append(OffsetDeleteRequestTopic(name=topic, partitions=partitions))
-    with client.open_own_client() as own:
-        answer = own.ask_coordinator("group", name, OffsetDeleteRequest(group_id=name, topics=asked))
-        raise_for_errors(answer, f"group {name!r}")
+    answer = own.ask_coordinator("group", name, OffsetDeleteRequest(group_id=name, topics=asked))
+    raise_for_errors(answer, f"group {name!r}")
     print(f"group {name!r}: offsets of {', '.join(map(repr, topics))} deleted")

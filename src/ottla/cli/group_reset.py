@@ -6,14 +6,17 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.cli.client import CommandClient
+from ottla.cli.client import find_topic
 from ottla.cli.command_error import USAGE_ERROR, CommandError
-from ottla.cli.group_description import fetch_committed_offsets, suggest_group
+from ottla.cli.consumer_groups import find_group, suggest_group
 from ottla.cli.numbers import INT64_MAX, int_between, parse_offset
-from ottla.cli.offset_ranges import nearest, time_ms
+from ottla.cli.offset_ranges import EARLIEST, LATEST, list_offsets, nearest, time_ms
 from ottla.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.client.client import Client
 
 Offsets = dict[TopicPartition, int]
 
@@ -55,38 +58,36 @@ def add_reset_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only show what would be set")
 
 
-def plan_reset(client: CommandClient, options: argparse.Namespace) -> list[ResetRow]:
-    committed = {where: found.offset for where, found in fetch_committed_offsets(client, options.name).items()}
+def plan_reset(own: "Client", options: argparse.Namespace) -> list[ResetRow]:
+    from ottla.client.groups import fetch_offsets
+
+    committed = {where: found.offset for where, found in fetch_offsets(own, options.name).items()}
     if options.from_file is not None:
         wanted = _read_file(options.from_file)
-        return [_plan_one(client, where, committed.get(where), offset) for where, offset in sorted(wanted.items())]
-    partitions = _select_partitions(client, options, committed)
+        return [_plan_one(own, where, committed.get(where), offset) for where, offset in sorted(wanted.items())]
+    partitions = _select_partitions(own, options, committed)
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:
         by_topic.setdefault(topic, []).append(partition)
     rows = []
     for topic, numbers in by_topic.items():
-        for partition, offset in _choose_targets(client, options, topic, numbers, committed).items():
+        for partition, offset in _choose_targets(own, options, topic, numbers, committed).items():
             rows.append(ResetRow(topic, partition, committed.get(TopicPartition(topic, partition)), offset))
     return rows
 
 
-def commit_plan(client: CommandClient, group: str, rows: Sequence[ResetRow]) -> None:
+def commit_plan(own: "Client", group: str, rows: Sequence[ResetRow]) -> None:
     from ottla.client.groups import CommittedOffset, commit_offsets
 
-    _require_no_members(client, group)
+    _require_no_members(own, group)
     if not rows:
         return
-    with client.open_own_client() as own:
-        commit_offsets(
-            own, group, {TopicPartition(row.topic, row.partition): CommittedOffset(row.after) for row in rows}
-        )
+    commit_offsets(own, group, {TopicPartition(row.topic, row.partition): CommittedOffset(row.after) for row in rows})
 
 
-def _require_no_members(client: CommandClient, group: str) -> None:
-    asked = client.ask(client.admin.describe_consumer_groups, [group])
-    found = client.wait_for(asked[group], f"group {group!r}")
-    if found.members:
+def _require_no_members(own: "Client", group: str) -> None:
+    found = find_group(own, group)
+    if found is not None and found.members:
         count = len(found.members)
         raise CommandError(
             f"group {group!r} has {count} member{'s' * (count != 1)}: stop them first, they would undo it"
@@ -94,19 +95,19 @@ def _require_no_members(client: CommandClient, group: str) -> None:
 
 
 def _select_partitions(
-    client: CommandClient, options: argparse.Namespace, committed: dict[TopicPartition, int]
+    own: "Client", options: argparse.Namespace, committed: dict[TopicPartition, int]
 ) -> list[TopicPartition]:
     if options.all_topics == bool(options.topic):
         raise CommandError("group reset: give either --topic or --all-topics", USAGE_ERROR)
     if options.all_topics:
         if not committed:
-            hint = suggest_group(client, options.name)
+            hint = suggest_group(own, options.name)
             raise CommandError(f"group {options.name!r} has committed no offsets{hint}; --topic names where to begin")
         return sorted(committed)
     selected: dict[TopicPartition, None] = {}
     for text in options.topic:
         topic, colon, numbers = text.rpartition(":") if ":" in text else (text, "", "")
-        there = sorted(partition.id for partition in client.describe_topic(topic).partitions)
+        there = sorted(partition.partition_index for partition in find_topic(own, topic).partitions)
         try:
             partitions = [int(number) for number in numbers.split(",")] if colon else there
         except ValueError:
@@ -119,20 +120,17 @@ def _select_partitions(
 
 
 def _choose_targets(
-    client: CommandClient,
+    own: "Client",
     options: argparse.Namespace,
     topic: str,
     partitions: list[int],
     committed: dict[TopicPartition, int],
 ) -> dict[int, int]:
-    from confluent_kafka.admin import OffsetSpec
-
-    first = client.list_offsets(topic, partitions, OffsetSpec.earliest())
-    end = client.list_offsets(topic, partitions, OffsetSpec.latest())
+    first = list_offsets(own, topic, partitions, EARLIEST)
+    end = list_offsets(own, topic, partitions, LATEST)
     at_time: dict[int, int] = {}
     if options.to_time is not None:
-        spec = OffsetSpec.for_timestamp(time_ms(options.to_time, time.time_ns() // 1_000_000))
-        at_time = client.list_offsets(topic, partitions, spec)
+        at_time = list_offsets(own, topic, partitions, time_ms(options.to_time, time.time_ns() // 1_000_000))
     targets = {}
     for partition in partitions:
         current = committed.get(TopicPartition(topic, partition))
@@ -152,14 +150,12 @@ def _choose_targets(
     return targets
 
 
-def _plan_one(client: CommandClient, where: TopicPartition, before: int | None, offset: int) -> ResetRow:
-    from confluent_kafka.admin import OffsetSpec
-
+def _plan_one(own: "Client", where: TopicPartition, before: int | None, offset: int) -> ResetRow:
     topic, partition = where
-    if partition not in {there.id for there in client.describe_topic(topic).partitions}:
+    if partition not in {there.partition_index for there in find_topic(own, topic).partitions}:
         raise CommandError(f"topic {topic!r} has no partition {partition}")
-    first = client.list_offsets(topic, [partition], OffsetSpec.earliest())[partition]
-    end = client.list_offsets(topic, [partition], OffsetSpec.latest())[partition]
+    first = list_offsets(own, topic, [partition], EARLIEST)[partition]
+    end = list_offsets(own, topic, [partition], LATEST)[partition]
     return ResetRow(topic, partition, before, nearest(max(offset, 0), first, end))
 
 

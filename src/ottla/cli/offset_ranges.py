@@ -1,14 +1,20 @@
-"""Which offsets of each partition `ottla consume` reads."""
+"""Offsets of partitions, and which of them `ottla consume` reads."""
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cli.client import CommandClient
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.numbers import INT64_MAX
+from ottla.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.client.client import Client
+
+EARLIEST, LATEST = -2, -1
 
 _AGO = re.compile(r"(\d+)(ms|s|m|h|d)")
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -41,6 +47,18 @@ def time_ms(text: str, now_ms: int) -> int:
     except (ValueError, OverflowError, OSError):
         examples = "10m (ago), 2026-01-31T18:00:00Z or milliseconds since 1970"
         raise CommandError(f"{text!r} is not a time such as {examples}", USAGE_ERROR) from None
+
+
+def list_offsets(own: "Client", topic: str, partitions: Iterable[int], spec: int) -> dict[int, int]:
+    """The offset of EARLIEST, LATEST or a time in ms, for each partition; -1 where no record is as new as the time.
+
+    A partition ends where its first open transaction begins.
+    """
+    from ottla.client.client import READ_COMMITTED
+
+    wanted = {TopicPartition(topic, partition): spec for partition in partitions}
+    found = own.list_offsets(wanted, READ_COMMITTED)
+    return {where.partition: found[where].offset for where in wanted}
 
 
 def ranges_of(

@@ -2,8 +2,18 @@
 
 import argparse
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from ottla.cli.client import Answer, CommandClient, create_action_adder, explain, open_own_client
+from ottla.cli.client import (
+    OPERATION_MS,
+    Answer,
+    CommandClient,
+    create_action_adder,
+    explain,
+    explain_code,
+    find_topic,
+    open_own_client,
+)
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.numbers import INT16_MAX, int_between, parse_count, parse_offset, parse_partition, parse_partition_count
 from ottla.cli.output import JSON, add_format_argument, counted, show_json, show_rows
@@ -12,6 +22,9 @@ from ottla.cli.resource_settings import change_settings, changes_of
 from ottla.cli.suggestions import suggest
 from ottla.cli.topic_description import describe_topics, show_topics
 from ottla.cli.topic_trim import trim
+
+if TYPE_CHECKING:
+    from ottla.client.client import Client
 
 BROKER_DEFAULT = -1
 INTERNAL_PREFIX = "__"
@@ -180,22 +193,26 @@ def _list(options: argparse.Namespace) -> None:
 
 
 def _alter(options: argparse.Namespace) -> None:
-    from confluent_kafka.cimpl import NewPartitions
-
     changes = changes_of(options.settings, options.unset)
     if options.partitions is None and not changes:
         raise CommandError("topic alter: nothing to change; give --partitions, --set or --unset", USAGE_ERROR)
-    client = CommandClient(options)
-    client.describe_topic(options.name)
-    with client.open_own_client() as own:
+    with open_own_client(options) as own:
+        find_topic(own, options.name)
         if options.partitions is not None:
-            wanted = [NewPartitions(options.name, options.partitions)]
-            asked = client.ask(client.admin.create_partitions, wanted, validate_only=options.dry_run)
-            client.wait_for(asked[options.name], f"topic {options.name!r}")
-            verb = "can have" if options.dry_run else "has"
-            print(f"topic {options.name!r} {verb} {counted(options.partitions, 'partition')}")
+            _create_partitions(own, options.name, options.partitions, dry_run=options.dry_run)
         if changes:
             change_settings(own, "topic", options.name, changes, dry_run=options.dry_run)
+
+
+def _create_partitions(own: "Client", name: str, count: int, *, dry_run: bool) -> None:
+    from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+
+    wanted = CreatePartitionsTopic(name=name, count=count, assignments=None)
+    request = CreatePartitionsRequest(topics=[wanted], timeout_ms=OPERATION_MS, validate_only=dry_run)
+    (result,) = own.ask_controller(request).results
+    if result.error_code:
+        raise CommandError(f"topic {name!r}: {explain_code(result.error_code, result.error_message)}")
+    print(f"topic {name!r} {'can have' if dry_run else 'has'} {counted(count, 'partition')}")
 
 
 def _describe(options: argparse.Namespace) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from heapq import merge
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.cli.client import OPERATION_S, CommandClient, explain, to_command_error
+from ottla.cli.client import OPERATION_S, CommandClient, explain, is_about_unused_group, to_command_error
 from ottla.cli.command_error import CommandError
 from ottla.cli.offset_ranges import READ_COMMITTED, OffsetRange
 from ottla.topic_partition import TopicPartition
@@ -137,7 +137,7 @@ class TopicReader:
         assert error is not None
         if error.code() == KafkaError._PARTITION_EOF:
             self._behind.discard(find_place(message))
-        else:
+        elif not is_about_unused_group(error):
             raise CommandError(f"topic {self._name_topics()}: {explain(error)}")
 
     def _name_topics(self) -> str:

@@ -4,13 +4,13 @@ import argparse
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.cli.client import CommandClient
+from ottla.cli.client import OPERATION_MS, explain_code, find_topic, open_own_client
 from ottla.cli.command_error import CommandError
-from ottla.cli.offset_ranges import nearest, time_ms
+from ottla.cli.offset_ranges import EARLIEST, LATEST, list_offsets, nearest, time_ms
 from ottla.cli.output import show_rows
 
 if TYPE_CHECKING:
-    from confluent_kafka.admin import DeletedRecords
+    from ottla.client.client import Client
 
 
 class Trimmed(NamedTuple):
@@ -22,16 +22,15 @@ class Trimmed(NamedTuple):
 
 
 def trim(options: argparse.Namespace) -> None:
-    client = CommandClient(options)
-    partitions = _partitions(client, options)
-    rows = _planned(client, options, partitions)
-    if not options.dry_run:
-        rows = _delete(client, options.name, rows)
+    with open_own_client(options) as own:
+        rows = _planned(own, options, _partitions(own, options))
+        if not options.dry_run:
+            rows = _delete(own, options.name, rows)
     show_rows(options.format, Trimmed._fields, rows)
 
 
-def _partitions(client: CommandClient, options: argparse.Namespace) -> list[int]:
-    there = sorted(partition.id for partition in client.describe_topic(options.name).partitions)
+def _partitions(own: "Client", options: argparse.Namespace) -> list[int]:
+    there = sorted(partition.partition_index for partition in find_topic(own, options.name).partitions)
     wanted = sorted(set(options.partition)) if options.partition else there
     missing = [partition for partition in wanted if partition not in there]
     if missing:
@@ -39,15 +38,13 @@ def _partitions(client: CommandClient, options: argparse.Namespace) -> list[int]
     return wanted
 
 
-def _planned(client: CommandClient, options: argparse.Namespace, partitions: list[int]) -> list[Trimmed]:
-    from confluent_kafka.admin import OffsetSpec
-
-    first = client.list_offsets(options.name, partitions, OffsetSpec.earliest())
-    end = client.list_offsets(options.name, partitions, OffsetSpec.latest())
+def _planned(own: "Client", options: argparse.Namespace, partitions: list[int]) -> list[Trimmed]:
+    first = list_offsets(own, options.name, partitions, EARLIEST)
+    end = list_offsets(own, options.name, partitions, LATEST)
     since: dict[int, int] = {}
     if options.older_than is not None:
-        spec = OffsetSpec.for_timestamp(time_ms(options.older_than, time.time_ns() // 1_000_000))
-        since = client.list_offsets(options.name, partitions, spec)
+        moment = time_ms(options.older_than, time.time_ns() // 1_000_000)
+        since = list_offsets(own, options.name, partitions, moment)
     rows = []
     for partition in partitions:
         if options.before is not None:
@@ -61,17 +58,19 @@ def _planned(client: CommandClient, options: argparse.Namespace, partitions: lis
     return rows
 
 
-def _delete(client: CommandClient, topic: str, rows: list[Trimmed]) -> list[Trimmed]:
-    from confluent_kafka import TopicPartition
+def _delete(own: "Client", topic: str, rows: list[Trimmed]) -> list[Trimmed]:
+    from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 
-    wanted = [TopicPartition(topic, row.partition, row.begins) for row in rows if row.deleted > 0]
-    asked = client.ask(client.admin.delete_records, wanted) if wanted else {}
-    begins: dict[int, int] = {}
-    for place, future in asked.items():
-        answer: DeletedRecords = client.wait_for(future, f"partition {place.partition}")
-        begins[place.partition] = answer.low_watermark
     done = []
     for row in rows:
-        begin = begins.get(row.partition, row.began)
-        done.append(Trimmed(row.partition, row.began, begin, begin - row.began))
+        begins = row.began
+        if row.deleted > 0:
+            asked = DeleteRecordsPartition(partition_index=row.partition, offset=row.begins)
+            topics = [DeleteRecordsTopic(name=topic, partitions=[asked])]
+            request = DeleteRecordsRequest(topics=topics, timeout_ms=OPERATION_MS)
+            found = own.ask_leader(topic, row.partition, request).topics[0].partitions[0]
+            if found.error_code:
+                raise CommandError(f"partition {row.partition}: {explain_code(found.error_code)}")
+            begins = found.low_watermark
+        done.append(Trimmed(row.partition, row.began, begins, begins - row.began))
     return done

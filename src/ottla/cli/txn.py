@@ -9,9 +9,9 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.client import CommandClient, create_action_adder, open_own_client
+from ottla.cli.client import create_action_adder, open_own_client
 from ottla.cli.command_error import USAGE_ERROR, CommandError
-from ottla.cli.hanging import find_hanging, list_open_transactions, write_abort_marker
+from ottla.cli.hanging import find_leaders
 from ottla.cli.numbers import INT64_MAX, int_between, parse_offset, parse_partition
 from ottla.cli.offset_ranges import time_ms
 from ottla.cli.output import add_format_argument, hyphenate, show_rows
@@ -141,12 +141,13 @@ def _list_transactional_ids(own: "Client") -> list[str]:
 
 
 def _find_hanging(options: argparse.Namespace) -> None:
-    from ottla.client.hanging_transactions import OpenTransaction
+    from ottla.client.hanging_transactions import OpenTransaction, find_hanging
 
-    client = CommandClient(options)
-    topics = options.topic or sorted(client.fetch_metadata().topics)
-    now = _now_ms()
-    found = find_hanging(client, topics, time_ms(options.older_than, now))
+    with open_own_client(options) as own:
+        topics = options.topic or sorted(topic.name or "" for topic in own.fetch_topics())
+        now = _now_ms()
+        before_ms = time_ms(options.older_than, now)
+        found = find_hanging(own, find_leaders(own, topics), before_ms)
     rows: list[tuple[Any, ...]] = [
         (*hanging[:-2], (now - hanging.last_ms) // 1000, hanging.coordinator_epoch) for hanging in found
     ]
@@ -155,11 +156,13 @@ def _find_hanging(options: argparse.Namespace) -> None:
 
 
 def _abort(options: argparse.Namespace) -> None:
-    client = CommandClient(options)
-    transactions = list_open_transactions(client, [options.topic], {options.partition})
-    found = next((each for each in transactions if each.start_offset == options.start_offset), None)
+    from ottla.client.hanging_transactions import list_open_transactions, write_abort_marker
+
     where = f"{options.topic}-{options.partition}"
-    if found is None:
-        raise CommandError(f"{where}: no open transaction began at offset {options.start_offset}", USAGE_ERROR)
-    _raise_for_error(write_abort_marker(client, found), where)
+    with open_own_client(options) as own:
+        transactions = list_open_transactions(own, find_leaders(own, [options.topic], {options.partition}))
+        found = next((each for each in transactions if each.start_offset == options.start_offset), None)
+        if found is None:
+            raise CommandError(f"{where}: no open transaction began at offset {options.start_offset}", USAGE_ERROR)
+        _raise_for_error(write_abort_marker(own, found), where)
     print(f"{where}: the transaction of producer {found.producer_id} from offset {found.start_offset} on is aborted")

@@ -348,6 +348,11 @@ class Client:
             self._fetch_metadata([])
         return self.retry(lambda: self._ask_node(node, request, lambda: None))
 
+    def ask_controller(self, request: Request) -> Any:
+        """The answer of the controller. Newer brokers forward such requests, older ones answer NOT_CONTROLLER."""
+        controller = self._fetch_metadata([]).controller_id
+        return self.ask_broker(controller, request) if controller in self._nodes else self.ask_any(request)
+
     def ask_leader(self, topic: str, partition: int, request: Request) -> Any:
         """The answer of the partition's leader. It is retried while the answer holds a retriable error."""
 

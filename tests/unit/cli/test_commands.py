@@ -67,13 +67,32 @@ def run_refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[in
         ("odrers", 1, "there is no topic 'odrers' at {address}; did you mean 'orders'?"),
     ],
 )
-@pytest.mark.parametrize("action", [("topic", "describe"), ("config", "get", "topic")])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "topic describe {}",
+        "topic alter {} -p 9",
+        "topic trim {} --all",
+        "config get topic {}",
+        "group reset readers --to-latest -t {}",
+        "group delete readers -t {}",
+        "txn find-hanging -t {}",
+        "txn abort {} 0 --start-offset 0",
+        "cluster elect -t {}",
+        "kafka transactions find-hanging --topic {}",
+    ],
+)
 def test_a_wrong_name_of_a_topic_is_explained(
-    action: tuple[str, ...], name: str, status: int, said: str, ottla_broker: LocalBroker
+    line: str, name: str, status: int, said: str, ottla_broker: LocalBroker
 ) -> None:
     ottla_broker.create_topic("orders")
-    ended = run([*action, name, "-b", ottla_broker.bootstrap])
-    if not name and action[0] == "config":
+    words = [name if word == "{}" else word for word in line.split()]
+    if words[0] == "kafka":
+        words = [*words[:2], "--bootstrap-server", ottla_broker.bootstrap, *words[2:]]
+    else:
+        words += ["-b", ottla_broker.bootstrap]
+    ended = run(words)
+    if not name and words[0] == "config":
         said = "config: name a topic"
     assert (ended.status, ended.errors) == (status, f"ottla: {said.format(address=ottla_broker.bootstrap)}\n")
 
@@ -225,6 +244,31 @@ def test_a_command_may_be_started_without_input_and_output() -> None:
         text=True,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "topic trim orders --all",
+        "topic alter orders -p 2",
+        "group reset readers -t orders --to-latest",
+        "group list",
+        "group describe readers",
+        "group delete readers",
+        "txn find-hanging",
+        "cluster elect -t orders",
+    ],
+)
+def test_a_command_without_records_does_not_load_the_client_library(line: str, ottla_broker: LocalBroker) -> None:
+    ottla_broker.create_topic("orders")
+    assert run(["group", "reset", "readers", "-t", "orders", "--to-latest", "-b", ottla_broker.bootstrap]).status == 0
+    code = (
+        "import sys; from ottla.cli import main; status = main(sys.argv[1:]);"
+        "print(status, sys.modules.keys() & {'confluent_kafka'}, file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", code, *line.split(), "-b", ottla_broker.bootstrap]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.stderr == "0 set()\n"
 
 
 def test_what_commands_ask_with_loads_no_columns() -> None:

@@ -16,7 +16,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ottla.cli.bench.measuring import END_TO_END, LiveRate, Measurement, noise
-from ottla.cli.client import OPERATION_S, CommandClient, explain, to_command_error
+from ottla.cli.client import OPERATION_S, CommandClient, explain, is_about_unused_group, to_command_error
 from ottla.cli.command_error import CommandError
 
 if TYPE_CHECKING:
@@ -149,6 +149,8 @@ class LatencyTest:
         is_ours = False
         for message in [] if first is None else [first, *consumer.consume(FETCHED_MAX, 0)]:
             if error := message.error():
+                if is_about_unused_group(error):
+                    continue
                 raise CommandError(f"topic {self._topic!r}: {explain(error)}")
             key = message.key()
             if not isinstance(key, bytes) or not key.startswith(self._run):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.cli.bench.measuring import CONSUME, PRODUCE, LiveRate, Measurement, noise
-from ottla.cli.client import OPERATION_S, CommandClient, explain, to_command_error
+from ottla.cli.client import OPERATION_S, CommandClient, explain, is_about_unused_group, to_command_error
 from ottla.cli.command_error import CommandError
 from ottla.cli.offset_ranges import OffsetRange
 from ottla.cli.topic_reader import SETTINGS as READING_SETTINGS
@@ -114,7 +114,7 @@ def consume(client: CommandClient, topic: str) -> Measurement:
                         left.discard(partition)
                 elif error.code() == KafkaError._PARTITION_EOF:
                     left.discard(locate(message)[0])
-                else:
+                elif not is_about_unused_group(error):
                     raise CommandError(f"topic {topic!r}: {explain(error)}")
             if messages:
                 heard_s = time.perf_counter()

@@ -2,7 +2,7 @@
 
 import argparse
 
-from ottla.cli.client import CommandClient, open_own_client
+from ottla.cli.client import OPERATION_MS, find_topic, open_own_client
 from ottla.cli.cluster.actions import Actions, add_action
 from ottla.cli.cluster.overview import explain_code, raise_for_error
 from ottla.cli.command_error import USAGE_ERROR, CommandError
@@ -35,14 +35,13 @@ def _elect(options: argparse.Namespace) -> int:
         raise CommandError("--unclean needs --topic: it can lose records, so it is not for all topics", USAGE_ERROR)
     if options.partition and options.topic is None:
         raise CommandError("--partition needs --topic", USAGE_ERROR)
-    client = CommandClient(options)
     wanted = None
-    if options.topic is not None:
-        partitions = options.partition or [each.id for each in client.describe_topic(options.topic).partitions]
-        wanted = [TopicPartitions(topic=options.topic, partitions=sorted(set(partitions)))]
-    with client.open_own_client() as own:
+    with open_own_client(options) as own:
+        if options.topic is not None:
+            numbers = options.partition or [each.partition_index for each in find_topic(own, options.topic).partitions]
+            wanted = [TopicPartitions(topic=options.topic, partitions=sorted(set(numbers)))]
         request = ElectLeadersRequest(
-            election_type=UNCLEAN if options.unclean else PREFERRED, topic_partitions=wanted, timeout_ms=30_000
+            election_type=UNCLEAN if options.unclean else PREFERRED, topic_partitions=wanted, timeout_ms=OPERATION_MS
         )
         answer = own.connect_any().ask(request)
     raise_for_error(answer, "no leader was elected")

@@ -4,10 +4,10 @@ from urllib.request import urlopen
 
 from ottla.cli.client import CommandClient, explain
 from ottla.cli.command_error import CommandError
+from ottla.cli.consumer_groups import READ_COMMITTED, list_led_offsets
 from ottla.cli.demo.books import Tally, tally_of
 from ottla.cli.demo.topics import APP, RESULTS, REVENUE, places
-from ottla.cli.group_description import fetch_committed_offsets, list_end_offsets
-from ottla.cli.offset_ranges import OffsetRange
+from ottla.cli.offset_ranges import LATEST, OffsetRange
 from ottla.cli.topic_reader import TopicReader
 
 ROWS_MAX = 5_000
@@ -43,7 +43,8 @@ class LiveResults:
 
 def committed_values(client: CommandClient, topic: str) -> list[bytes]:
     """All records of the topic; those of one partition are in order."""
-    ends = list_end_offsets(client, places((topic,)))
+    with client.open_own_client() as own:
+        ends = list_led_offsets(own, places((topic,)), LATEST, READ_COMMITTED)
     ranges = {place: OffsetRange(0, end) for place, end in ends.items()}
     reader = TopicReader(client, ranges, follow=False)
     values = []
@@ -55,9 +56,13 @@ def committed_values(client: CommandClient, topic: str) -> list[bytes]:
 
 def lags(client: CommandClient, topics: tuple[str, ...]) -> dict[str, int]:
     """How many records of each topic the pipeline has not read, as `ottla group describe` shows it."""
-    committed = fetch_committed_offsets(client, APP)
+    from ottla.client.groups import fetch_offsets
+
+    with client.open_own_client() as own:
+        committed = fetch_offsets(own, APP)
+        ends = list_led_offsets(own, places(topics), LATEST, READ_COMMITTED)
     found = dict.fromkeys(topics, 0)
-    for place, end in list_end_offsets(client, places(topics)).items():
+    for place, end in ends.items():
         read = committed[place].offset if place in committed else 0
         found[place.topic] += max(end - read, 0)
     return found

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.cli.client import require_text
 from ottla.cli.client_settings import read_properties_file
 from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.consumer_groups import list_groups
 from ottla.cli.kafka.flags import add_client_flags, add_switches, choose_action, explain_code, find_topics, open_client
-from ottla.cli.kafka.groups import list_groups
 from ottla.cli.pairs import parse_pairs
 from ottla.cli.quotas import alter_quotas, check_key, parse_amount
 from ottla.cli.user import ITERATIONS_MIN, MECHANISMS, delete_mechanism, find_users, set_password

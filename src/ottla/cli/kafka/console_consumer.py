@@ -8,7 +8,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.client import CommandClient, explain, require_text
+from ottla.cli.client import CommandClient, explain, is_about_unused_group, require_text
 from ottla.cli.client_settings import read_properties_file
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.escapes import typed_bytes
@@ -197,7 +197,7 @@ def open_consumer(client: CommandClient, options: argparse.Namespace, start: int
     ]
     if not places:
         consumer.close()
-        client.describe_topic(options.topic or options.include)
+        client.describe_topic(options.include if options.topic is None else options.topic)
         raise CommandError(f"topic {options.topic!r} has no partition {options.partition}")
     consumer.assign(places)
     return consumer
@@ -219,19 +219,22 @@ def _print_records(
         elif time.monotonic() > client.connection_errors.give_up_at_s and not printed:
             raise client.explain_no_broker(client.connection_errors.latest)
         for message in arrived:
-            printed += _print_one(message, formatter, skip=options.skip_message_on_error)
+            printed += _print_one(message, formatter, options)
         sys.stdout.buffer.flush()
     return printed
 
 
-def _print_one(message: "Message", formatter: Formatter, *, skip: bool) -> int:
+def _print_one(message: "Message", formatter: Formatter, options: argparse.Namespace) -> int:
+    """How many records were printed: none if this is an event that concerns no record."""
     error = message.error()
     if error is not None:
+        if options.group is None and is_about_unused_group(error):
+            return 0
         raise CommandError(explain(error))
     try:
         sys.stdout.buffer.write(formatter.format(message))
     except ValueError as reason:
-        if not skip:
+        if not options.skip_message_on_error:
             where = f"{message.topic()}-{message.partition()} at offset {message.offset()}"
             raise CommandError(f"{where}: {reason}") from None
     return 1

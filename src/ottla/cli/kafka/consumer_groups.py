@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.client import require_text
 from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.consumer_groups import describe_group, list_groups
 from ottla.cli.kafka.describing_groups import show_group
 from ottla.cli.kafka.flags import add_client_flags, add_switches, choose_action, explain_code, open_client
-from ottla.cli.kafka.groups import describe_group, list_groups
 from ottla.cli.kafka.resetting_groups import add_reset_flags, choose_partitions, reset
 from ottla.cli.kafka.tables import show_columns
 from ottla.cli.numbers import parse_count

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ottla.cli.kafka.groups import Group, Member, fetch_committed, list_offsets
+from ottla.cli.consumer_groups import Group, Member, fetch_committed, list_led_offsets
 from ottla.cli.kafka.tables import show_columns
 from ottla.topic_partition import TopicPartition
 
@@ -40,7 +40,7 @@ def _note_members(group: Group) -> None:
 def _show_offsets(client: "Client", group: Group, *, verbose: bool) -> None:
     committed = fetch_committed(client, group.name)
     readers = {where: member for member in group.members for where in member.current}
-    ends = list_offsets(client, {*committed, *readers}, LATEST)
+    ends = list_led_offsets(client, {*committed, *readers}, LATEST)
     rows: list[list[object]] = []
     for where in sorted({*committed, *readers}):
         known, end = committed.get(where), ends.get(where)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ottla.cli.command_error import USAGE_ERROR, CommandError
-from ottla.cli.kafka.groups import INACTIVE, describe_group, fetch_committed, list_led_partitions, list_offsets
+from ottla.cli.consumer_groups import INACTIVE, describe_group, fetch_committed, list_led_offsets, list_led_partitions
 from ottla.cli.kafka.tables import show_columns
 from ottla.cli.numbers import INT64_MAX, int_between, parse_offset
 from ottla.topic_partition import TopicPartition
@@ -107,13 +107,13 @@ def _plan(client: "Client", name: str, options: argparse.Namespace, read: Plan |
         partitions = sorted(read or {})
     else:
         partitions = sorted(committed) if options.all_topics else choose_partitions(client, options.topic)
-    first, end = list_offsets(client, partitions, EARLIEST), list_offsets(client, partitions, LATEST)
+    first, end = list_led_offsets(client, partitions, EARLIEST), list_led_offsets(client, partitions, LATEST)
     at_time: dict[TopicPartition, int] = {}
     moment = options.to_datetime
     if options.by_duration is not None:
         moment = time.time_ns() // 1_000_000 - options.by_duration
     if moment is not None:
-        at_time = list_offsets(client, partitions, max(moment, 0))
+        at_time = list_led_offsets(client, partitions, max(moment, 0))
     plan = {}
     for where in partitions:
         if where not in end:

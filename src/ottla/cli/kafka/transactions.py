@@ -4,9 +4,9 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import CommandClient, open_own_client, require_text
+from ottla.cli.client import open_own_client, require_text
 from ottla.cli.command_error import USAGE_ERROR, CommandError
-from ottla.cli.hanging import find_hanging, list_open_transactions, write_abort_marker
+from ottla.cli.hanging import find_leaders
 from ottla.cli.kafka.flags import add_client_flags, explain_code
 from ottla.cli.kafka.tables import show_tabbed
 from ottla.cli.numbers import INT64_MAX, int_between, parse_broker_id, parse_offset, parse_partition
@@ -48,14 +48,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     require_text(*filter(None, (getattr(options, "topic", ""), getattr(options, "transactional_id", ""))))
-    if options.action == "find-hanging":
-        _find_hanging(CommandClient(options), options)
-        return
-    if options.action == "abort":
-        _abort(CommandClient(options), options)
-        return
+    actions = {
+        "list": _list,
+        "describe": _describe,
+        "describe-producers": _describe_producers,
+        "find-hanging": _find_hanging,
+        "abort": _abort,
+    }
     with open_own_client(options) as own:
-        {"list": _list, "describe": _describe, "describe-producers": _describe_producers}[options.action](own, options)
+        actions[options.action](own, options)
 
 
 def _now_ms() -> int:
@@ -131,34 +132,37 @@ def _describe_producers(client: "Client", options: argparse.Namespace) -> None:
     show_tabbed((*titles, "CurrentTransactionStartOffset"), rows)
 
 
-def _find_hanging(client: CommandClient, options: argparse.Namespace) -> None:
+def _find_hanging(client: "Client", options: argparse.Namespace) -> None:
+    from ottla.client.hanging_transactions import find_hanging
+
     if options.topic is None and options.broker_id is None:
         raise CommandError("find-hanging: give --topic or --broker-id", USAGE_ERROR)
     if options.partition is not None and options.topic is None:
         raise CommandError("find-hanging: --partition needs --topic", USAGE_ERROR)
-    topics = client.fetch_metadata().topics
+    names = [options.topic] if options.topic is not None else sorted(each.name or "" for each in client.fetch_topics())
+    led = find_leaders(client, names, () if options.partition is None else {options.partition})
+    if options.broker_id is not None:
+        led = {broker: partitions for broker, partitions in led.items() if broker == options.broker_id}
     now = _now_ms()
-    names = [options.topic] if options.topic is not None else sorted(topics)
-    rows = []
-    for each in find_hanging(client, names, now - options.max_transaction_timeout * 60_000):
-        leader = topics[each.topic].partitions[each.partition].leader
-        if options.partition in (None, each.partition) and options.broker_id in (None, leader):
-            rows.append(
-                (
-                    *(each.topic, each.partition, each.producer_id, each.producer_epoch, each.coordinator_epoch),
-                    *(each.start_offset, each.last_ms, (now - each.last_ms) // 60_000),
-                )
-            )
+    rows = [
+        (
+            *(each.topic, each.partition, each.producer_id, each.producer_epoch, each.coordinator_epoch),
+            *(each.start_offset, each.last_ms, (now - each.last_ms) // 60_000),
+        )
+        for each in find_hanging(client, led, now - options.max_transaction_timeout * 60_000)
+    ]
     titles = ("Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch", "StartOffset")
     show_tabbed((*titles, "LastTimestamp", "Duration(min)"), rows)
 
 
-def _abort(client: CommandClient, options: argparse.Namespace) -> None:
+def _abort(client: "Client", options: argparse.Namespace) -> None:
+    from ottla.client.hanging_transactions import list_open_transactions, write_abort_marker
+
     if options.start_offset is None and (options.producer_id is None or options.producer_epoch is None):
         raise CommandError("abort: give --start-offset, or --producer-id and --producer-epoch", USAGE_ERROR)
     found = [
         each
-        for each in list_open_transactions(client, [options.topic], {options.partition})
+        for each in list_open_transactions(client, find_leaders(client, [options.topic], {options.partition}))
         if options.start_offset in (None, each.start_offset)
         and options.producer_id in (None, each.producer_id)
         and options.producer_epoch in (None, each.producer_epoch)

@@ -12,7 +12,7 @@ import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from ottla.cli.client import CommandClient
+from ottla.cli.client import open_own_client
 from ottla.cli.client_settings import BOOTSTRAP, add_client_arguments, read_client_settings
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.numbers import INT32_MAX, int_between
@@ -79,7 +79,8 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError("sql: the query is empty", USAGE_ERROR)
     if find_spec("pyspark") is None:
         raise CommandError("sql: PySpark is not installed: pip install 'ottla[spark]'")
-    client = CommandClient(options)  # reports a missing broker before Spark starts
+    with open_own_client(options) as own:  # reports a missing broker before Spark starts
+        address = own.raw_settings[BOOTSTRAP]
     from ottla.cli.sql.complaints import explain_spark_errors
     from ottla.cli.sql.quiet import quiet_session
 
@@ -89,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
         from ottla.spark.topic_tables import sql
 
         progress.say("running the query ...")
-        frame = sql(query, bootstrap=client.address, options=settings, streaming=options.follow, spark=spark)
+        frame = sql(query, bootstrap=address, options=settings, streaming=options.follow, spark=spark)
         if options.follow:
             from ottla.cli.sql.following import follow
 

@@ -1,10 +1,8 @@
 """Changes topics: create, add partitions, delete, purge, clone."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from ottla.client.client import EARLIEST, LATEST, Client
-from ottla.client.connection import Request
 from ottla.client.groups import raise_for_errors
 from ottla.client.sending import Sender
 from ottla.console.facts.metadata import Snapshot
@@ -17,7 +15,6 @@ from ottla.wire.messages.create_partitions import CreatePartitionsRequest, Creat
 from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from ottla.wire.messages.metadata import MetadataRequest
 
 TIMEOUT_MS = 15_000
 BROKER_DEFAULT = -1
@@ -31,32 +28,22 @@ def create_topic(
     configs = [CreatableTopicConfig(name=key, value=value) for key, value in settings.items()]
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, configs=configs)
     request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=dry_run)
-    for each in ask_controller(client, request).topics:
+    for each in client.ask_controller(request).topics:
         raise_for_code(each.error_code, each.error_message, name)
 
 
 def add_partitions(client: Client, name: str, count: int) -> None:
     topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
-    for each in ask_controller(client, CreatePartitionsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)).results:
+    for each in client.ask_controller(CreatePartitionsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)).results:
         raise_for_code(each.error_code, each.error_message, name)
     client.forget_topic(name)
 
 
 def delete_topic(client: Client, name: str) -> None:
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], topic_names=[name], timeout_ms=TIMEOUT_MS)
-    for each in ask_controller(client, request).responses:
+    for each in client.ask_controller(request).responses:
         raise_for_code(each.error_code, each.error_message, name)
     client.forget_topic(name)
-
-
-def ask_controller(client: Client, request: Request) -> Any:
-    """The answer of the controller. Newer brokers forward such requests, older ones answer NOT_CONTROLLER."""
-    answer = client.ask_any(MetadataRequest(topics=[], allow_auto_topic_creation=False))
-    client.list_brokers()
-    known = {each.node_id for each in answer.brokers}
-    if answer.controller_id in known:
-        return client.ask_broker(answer.controller_id, request)
-    return client.ask_any(request)
 
 
 def purge(client: Client, snapshot: Snapshot, name: str, partitions: list[int] | None = None) -> int:

@@ -115,6 +115,11 @@ def test_records(broker: LocalBroker) -> None:
     assert kafka(broker, "console-consumer --topic none").status == 1
 
 
+def test_an_empty_name_of_a_topic_is_refused(broker: LocalBroker) -> None:
+    ended = run(["kafka", "console-consumer", "--bootstrap-server", broker.bootstrap, "--topic", ""])
+    assert (ended.status, ended.errors) == (2, "ottla: Empty topic name at index 0 isn't allowed\n")
+
+
 def test_settings_and_quotas(broker: LocalBroker) -> None:
     broker.create_topic("set")
     words(broker, "configs --alter --topic set --add-config cleanup.policy=[compact,delete],retention.ms=5000000")

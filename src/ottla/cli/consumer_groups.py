@@ -1,10 +1,10 @@
-"""Consumer groups as kafka-consumer-groups sees them: members, epochs, committed offsets and the ends of partitions."""
+"""Consumer groups as brokers describe them: members, epochs, committed offsets and the ends of partitions."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.cli.client import explain_code
 from ottla.cli.command_error import CommandError
-from ottla.cli.kafka.flags import explain_code
 from ottla.cli.suggestions import suggest
 from ottla.topic_partition import TopicPartition
 
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 CONSUMER_PROTOCOL = "consumer"
 KINDS = ("consumer", "classic", "")
 """Groups of consumers. A broker that is older than the field leaves it empty."""
-NOT_FOUND = 69
+NOT_EMPTY, NOT_FOUND = 68, 69
+UNSUPPORTED_VERSION = 35
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 DEAD = "Dead"
 INACTIVE = ("Empty", DEAD)
 
@@ -57,7 +59,7 @@ def list_groups(client: "Client") -> list[ListedGroup]:
     found = []
     for answer in client.ask_each(ListGroupsRequest()).values():
         if answer.error_code:
-            raise CommandError(f"cannot list groups: {explain_code(answer.error_code, None)}")
+            raise CommandError(f"cannot list groups: {explain_code(answer.error_code)}")
         for each in answer.groups:
             if each.protocol_type in (CONSUMER_PROTOCOL, "") and each.group_type.lower() in KINDS:
                 found.append(ListedGroup(each.group_id, each.group_type.capitalize() or "Classic", each.group_state))
@@ -66,6 +68,19 @@ def list_groups(client: "Client") -> list[ListedGroup]:
 
 def describe_group(client: "Client", name: str) -> Group:
     """CommandError if there is no such group."""
+    found = find_group(client, name)
+    if found is None:
+        raise CommandError(f"there is no group {name!r}{suggest_group(client, name)}")
+    return found
+
+
+def suggest_group(client: "Client", name: str) -> str:
+    """The end of an error message: the nearest group that exists, or nothing."""
+    return suggest(name, [each.name for each in list_groups(client)])
+
+
+def find_group(client: "Client", name: str) -> Group | None:
+    """None if there is no such group."""
     from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
     from ottla.wire.messages.describe_groups import DescribeGroupsRequest
 
@@ -74,10 +89,11 @@ def describe_group(client: "Client", name: str) -> Group:
         (found,) = client.ask_coordinator("group", name, ConsumerGroupDescribeRequest(group_ids=[name])).groups
         if not found.error_code:
             return _read_consumer_group(found, coordinator)
+        if found.error_code not in (NOT_FOUND, UNSUPPORTED_VERSION):  # with these it may be a classic group
+            raise CommandError(f"group {name!r}: {explain_code(found.error_code, found.error_message)}")
     (old,) = client.ask_coordinator("group", name, DescribeGroupsRequest(groups=[name])).groups
     if old.error_code == NOT_FOUND or old.group_state == DEAD:
-        hint = suggest(name, [each.name for each in list_groups(client)])
-        raise CommandError(f"there is no group {name!r}{hint}")
+        return None
     if old.error_code:
         raise CommandError(f"group {name!r}: {explain_code(old.error_code, old.error_message)}")
     members = [
@@ -171,9 +187,11 @@ def list_led_partitions(client: "Client", topics: Iterable[str]) -> dict[str, li
     }
 
 
-def list_offsets(client: "Client", partitions: Iterable[TopicPartition], spec: int) -> dict[TopicPartition, int]:
+def list_led_offsets(
+    client: "Client", partitions: Iterable[TopicPartition], spec: int, isolation: int = READ_UNCOMMITTED
+) -> dict[TopicPartition, int]:
     """The offsets of those partitions that exist and have a leader."""
     wanted = set(partitions)
     led = list_led_partitions(client, {where.topic for where in wanted})
     there = [where for where in wanted if where.partition in led.get(where.topic, ())]
-    return {where: found.offset for where, found in client.list_offsets(dict.fromkeys(there, spec)).items()}
+    return {where: found.offset for where, found in client.list_offsets(dict.fromkeys(there, spec), isolation).items()}
