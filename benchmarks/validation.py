@@ -20,6 +20,7 @@ from ottla.records.record import Fields
 from ottla.replication.validation import Rules, validate
 from ottla.storage.files import RealDisk
 from ottla.storage.log import Log, LogSettings
+from ottla.storage.opening import create_log
 
 NOW_MS = 1_700_000_000_000
 SECONDS_EACH = 0.3
@@ -103,7 +104,7 @@ def main() -> None:
     rules = Rules.of(TopicConfig.of({}, BrokerConfig.of({})))
     for name, count, size, codec in SHAPES:
         with tempfile.TemporaryDirectory(prefix="ottla-") as directory:
-            log = Log.create(RealDisk(), f"{directory}/sample-0", bytes(16), LogSettings(), NOW_MS)
+            log = create_log(RealDisk(), f"{directory}/sample-0", bytes(16), LogSettings(), NOW_MS)
             print(Shape(log, rules, name, count, size, codec).format_row(), flush=True)
             log.abandon()
 

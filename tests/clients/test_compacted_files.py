@@ -9,6 +9,7 @@ from benchmarks.peers.apache_kafka import run_tool
 from ottla.records import batch
 from ottla.storage.files import RealDisk
 from ottla.storage.log import Log
+from ottla.storage.opening import create_log
 from tests.unit.storage.cleaner.compactions import SETTINGS, compact, end_transaction, pairs, put, stored
 from tests.unit.storage.logs import NOW, TOPIC_ID, append
 
@@ -24,7 +25,7 @@ def compacted(directory: Path) -> Log:
     """A directory with everything that compaction writes: gaps, compressed and empty batches, delete horizons, markers
     with and without one."""
     disk = RealDisk()
-    log = Log.create(disk, str(directory), TOPIC_ID, SETTINGS, NOW)
+    log = create_log(disk, str(directory), TOPIC_ID, SETTINGS, NOW)
     for codec in range(5):
         append(log, pairs(*((f"k{number}", f"{codec}" * 20) for number in range(codec, 9)), codec=codec))
     append(log, pairs(("k1", "last"), ("k2", "last"), producer_id=5, sequence=0))

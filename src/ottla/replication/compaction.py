@@ -21,7 +21,7 @@ from ottla.replication.replicas import Replicas
 from ottla.storage import names
 from ottla.storage.cleaner.choice import CompactionRules, Dirt, collect_last_batches, measure_dirt
 from ottla.storage.cleaner.order import BytesProcessed, Cleaned, CompactionOrder, Compactor, Summary, Uncleanable
-from ottla.storage.cleaner.swap import Phase
+from ottla.storage.cleaner.swap import Phase, Swap
 from ottla.storage.directories import DataDirectory
 from ottla.storage.disk_errors import describe_error, is_failure
 from ottla.storage.files import Disk
@@ -297,7 +297,7 @@ class Compaction:
             raise
 
     async def _swap_in(self, partition: Partition, replaced: list[Segment]) -> None:
-        swap = partition.log.start_swap(replaced)
+        swap = Swap(partition.log.files, replaced)
         await self._offload(swap.sync)
         if partition.state is None or swap.phase is not Phase.BEGUN:
             raise LogChanged

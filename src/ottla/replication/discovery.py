@@ -21,6 +21,7 @@ from ottla.storage.files import Disk
 from ottla.storage.flush import write_again
 from ottla.storage.index import IndexCache
 from ottla.storage.log import Log, LogSettings
+from ottla.storage.opening import open_log
 from ottla.storage.partition_metadata import NO_TOPIC_ID, read_topic_id
 from ottla.system.clock import Clock
 from ottla.topic_partition import TopicPartition
@@ -176,7 +177,7 @@ class Discovery:
         config = TopicConfig.of(self._image.config(ConfigResource.TOPIC, topic.name), self._config)
         was_moved = self._disk.exists(f"{partition.path}/{names.MOVED}")
         begun_here = directory.was_begun_here(key) and not was_moved
-        log = Log.open(
+        log = open_log(
             self._disk,
             partition.path,
             log_settings(config, self._config),

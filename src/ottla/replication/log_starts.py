@@ -48,7 +48,7 @@ class LogStarts:
     async def _drop_segments(self, starts: dict[Partition, int], *, in_order: bool) -> None:
         for partition, start in starts.items():
             directory = self._replicas.home(partition)
-            if directory is None or not partition.log.has_segments_before(start):
+            if directory is None or not partition.log.files.has_any_before(start):
                 continue
             try:
                 partition.log.drop_segments(start, in_order=in_order)

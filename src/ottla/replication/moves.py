@@ -29,6 +29,8 @@ from ottla.storage.disk_errors import describe_error, is_failure
 from ottla.storage.files import Disk, FileSlice
 from ottla.storage.index import IndexCache
 from ottla.storage.log import Log
+from ottla.storage.opening import create_log
+from ottla.storage.truncation import finish_truncation, start_anew
 from ottla.system.clock import Clock
 from ottla.system.threads import Offload
 from ottla.topic_partition import TopicPartition
@@ -332,7 +334,7 @@ def _append(copy: Log, pieces: list[FileSlice], now_ms: int) -> None:
 
 def _create_copy(disk: Disk, path: str, log: Log, start_offset: int, now_ms: int) -> Log:
     # A cache of its own: the copy is written by threads.
-    copy = Log.create(disk, path, log.topic_id, log.settings, now_ms, cache=IndexCache())
+    copy = create_log(disk, path, log.topic_id, log.settings, now_ms, cache=IndexCache())
     disk.open(f"{path}/{names.MOVING}", create=True).close()
     disk.fsync_directory(path)
     disk.fsync_directory(path.rpartition("/")[0])
@@ -342,6 +344,6 @@ def _create_copy(disk: Disk, path: str, log: Log, start_offset: int, now_ms: int
 
 
 def _begin_at(copy: Log, offset: int, now_ms: int) -> None:
-    truncation = copy.start_new(offset, now_ms)
+    truncation = start_anew(copy, offset, now_ms)
     truncation.run()
-    copy.finish_truncation(truncation)
+    finish_truncation(copy, truncation)

@@ -48,6 +48,7 @@ from ottla.storage.files import Disk
 from ottla.storage.index import IndexCache
 from ottla.storage.leftovers import remove_tree
 from ottla.storage.log import Log
+from ottla.storage.opening import create_log
 from ottla.system.clock import Clock
 from ottla.system.threads import Offload
 from ottla.topic_partition import TopicPartition
@@ -431,7 +432,7 @@ class Reconciliation:
             set_aside(self._disk, directory, PartitionDirectory(topic.name, index, "", path), self._unique())
         settings = log_settings(config, self._settings())
         try:
-            return Log.create(self._disk, path, topic.id, settings, self._clock.now_ms(), cache=self._indexes)
+            return create_log(self._disk, path, topic.id, settings, self._clock.now_ms(), cache=self._indexes)
         except OSError:
             if self._disk.exists(path):  # or a move may have created it when the removal is tried again
                 self._unfinished[path] = None

@@ -29,8 +29,9 @@ class Removals:
 
     def take_dropped(self, partition: Partition) -> None:
         """Remove the files that the partition's log has dropped, after file.delete.delay.ms."""
-        if partition.log.has_deleted:
-            self.add(partition.config.file_delete_delay_ms, partition.log.take_deleted().run)
+        files = partition.log.files
+        if files.has_deleted:
+            self.add(partition.config.file_delete_delay_ms, files.take_deleted().run)
 
     async def run_due(self, now: float | None = None) -> None:
         """Remove what is due. One after the other: nobody waits for it, and requests need the disk."""

@@ -16,7 +16,14 @@ from typing import Any, Protocol
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.partition import Partition
 from ottla.storage.disk_errors import describe_error, is_failure
-from ottla.storage.log import Truncation
+from ottla.storage.truncation import (
+    Truncation,
+    finish_truncation,
+    prepare_new_start,
+    prepare_truncation,
+    start_anew,
+    start_truncation,
+)
 from ottla.system.threads import Offload
 
 logger = logging.getLogger(__name__)
@@ -57,9 +64,9 @@ class Truncations:
         OSError if there is no descriptor: nothing has changed then, as in `start_new`.
         """
         log = partition.log
-        if self._prepare(partition, lambda: log.prepare_truncation(offset)):
+        if self._prepare(partition, lambda: prepare_truncation(log, offset)):
             logger.info("%s: truncated from %d to %d, as the leader's log says", partition, log.end_offset, offset)
-            self._start(partition, lambda: log.start_truncation(offset))
+            self._start(partition, lambda: start_truncation(log, offset))
 
     def start_new(self, partition: Partition, offset: int, now_ms: int) -> None:
         """Remove all records, and begin at `offset`. `find` returns the truncation until it is over.
@@ -68,7 +75,7 @@ class Truncations:
         have become the leader when there is room.
         """
         log = partition.log
-        if not self._prepare(partition, lambda: log.prepare_start(offset)):
+        if not self._prepare(partition, lambda: prepare_new_start(log, offset)):
             return
         logger.warning(
             "%s: starts anew at %d: its records from %d to %d are not connected to those of its leader",
@@ -77,7 +84,7 @@ class Truncations:
             log.log_start_offset,
             log.end_offset,
         )
-        self._start(partition, lambda: log.start_new(offset, now_ms))
+        self._start(partition, lambda: start_anew(log, offset, now_ms))
 
     async def finish(self) -> None:
         """Wait until no truncation is under way, but not for ever: the disk may be full.
@@ -149,7 +156,7 @@ class Truncations:
             ):
                 del self._outdated[partition]
                 if partition.state is not None:
-                    partition.log.finish_truncation(truncation)
+                    finish_truncation(partition.log, truncation)
                 self._end(partition)
         if self._outdated and recovery_points is not None and self._writing is None:
             self._writing = asyncio.get_running_loop().create_task(self._write(recovery_points))

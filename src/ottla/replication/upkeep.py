@@ -65,7 +65,7 @@ class Upkeep:
         new = (
             partition
             for partition in self._replicas
-            if not partition.log.is_directory_durable and not partition.flushing.is_put_off
+            if not partition.log.files.is_directory_durable and not partition.flushing.is_put_off
         )
         for partition in list(islice(new, NEW_LOGS_PER_FLUSH)):
             partition.flushing.request()

@@ -1,7 +1,7 @@
 """The log on disk, in Kafka's file formats. Synchronous: no asyncio here.
 
 A partition's log
-    log.py                  the log: append, read, roll, flush, truncate, close
+    log.py                  the log: append, read, roll, flush, close
     appended.py             the offsets that an append gave to a batch
     settings.py             what a log needs to know of its topic's settings
     rolling.py              when the active segment is sealed
@@ -18,11 +18,12 @@ A partition's log
     timestamps.py           finding records by time
     retention.py            which segments are too old or too many
     flush.py                the fsyncs that make a log durable
-    truncation.py           the part of a truncation that waits for the disk
+    truncation.py           cuts off the end of a log, or starts it anew
     removal.py              deleted files that wait to be unlinked
     cleaner/                compaction
 
 Opening a log
+    opening.py              creates a log, or opens one that is there
     recovery.py             what is read again after a crash
     leftovers.py            what a crash leaves besides whole segments
     damage_record.py        bytes that are known to be damaged

@@ -109,6 +109,13 @@ class LeaderEpochs:
         lines = [f"0\n{len(self._epochs)}\n", *(f"{epoch} {start}\n" for epoch, start in self.entries)]
         return "".join(lines).encode("ascii")
 
+    def take_unsaved(self) -> bytes | None:
+        """The content of the file if it has to be written, which is up to the caller from here on; otherwise None."""
+        if not self.is_dirty:
+            return None
+        self.is_dirty = False
+        return self.encode()
+
     def save(self) -> None:
         if self.is_dirty:
             self._disk.replace(self._path, self.encode())

@@ -6,9 +6,11 @@ note of the result on the log's thread.
 
 from collections.abc import Sequence
 
+from ottla.storage import names
 from ottla.storage.disk_errors import FailedSync
-from ottla.storage.files import Disk, File
-from ottla.storage.segment import Segment
+from ottla.storage.epochs import LeaderEpochs
+from ottla.storage.files import File
+from ottla.storage.segments import Segments
 
 _CHUNK_BYTES = 1 << 20
 
@@ -34,32 +36,29 @@ class Flush:
 
     def __init__(
         self,
-        disk: Disk,
-        directories: Sequence[str],
-        files: Sequence[File],
-        paths: Sequence[str],
-        epochs_path: str,
-        epochs: bytes | None,
+        files: Segments,
+        epochs: LeaderEpochs,
         *,
+        recovery_point: int,
         end_offset: int,
-        created: int,
-        sealed: Sequence[Segment] = (),
         truncations: int,
+        closing: bool,
     ) -> None:
-        self._disk = disk
-        self._directories = directories
-        self._files = files
-        _pin(files)  # a segment may be dropped, renamed or closed while it is synced
-        self._paths = paths
-        self._epochs_path = epochs_path
-        self._epochs = epochs
+        """`closing`: the index files of the active segment have been written, and are synced as well."""
+        self._disk = files.disk
+        self._files = [segment.file for segment in files.items[files.index_of(recovery_point) :]]
+        self._paths = files.list_paths_to_sync(recovery_point, closing)
+        self._directories = files.list_directories_to_sync(closing)
         self.end_offset = end_offset
-        self.created = created
+        self.created = files.created
         """How many files the log had created: later ones need another fsync of the directory."""
-        self.sealed = sealed
+        self.sealed = tuple(files.sealed)
         """The segments whose index files are on the disk after this flush."""
         self.truncations = truncations
         """How often the log had been truncated. After a later truncation this flush says nothing about the log."""
+        _pin(self._files)  # a segment may be dropped, renamed or closed while it is synced
+        self._epochs_path = f"{files.directory}/{names.EPOCHS}"
+        self._epochs = epochs.take_unsaved()
 
     def run(self) -> None:
         """OSError if the disk fails or has no room; then nothing counts as durable."""

@@ -2,34 +2,29 @@
 
 One directory per partition. All calls come from one thread, except `Flush.run`. The format of each file in the
 directory is described in the module that owns it: `segment`, `index`, `transaction_index`, `producer_snapshot`,
-`epochs`, `partition_metadata`.
+`epochs`, `partition_metadata`. `opening` creates and opens logs, `truncation` cuts their ends off.
 """
 
 from collections.abc import Callable
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import CONTROL, LOG_APPEND_TIME, BatchHeader, ControlMarker, CorruptBatch, control_type, stamp
-from ottla.storage import log_read, names, timestamps
+from ottla.storage import log_read, timestamps
 from ottla.storage.appended import Appended as Appended
-from ottla.storage.cleaner.swap import Swap
 from ottla.storage.disk_errors import describe_error, is_failure
 from ottla.storage.files import Bytes, Disk
 from ottla.storage.flush import Flush as Flush
-from ottla.storage.index import IndexCache
 from ottla.storage.log_read import LogRead as LogRead
-from ottla.storage.partition_metadata import read_topic_id, write_topic_id
-from ottla.storage.producer_restore import recall_batches
-from ottla.storage.producer_state import AppendedBatch
-from ottla.storage.recovery import OFFSET_MAX, ProgressCallback, Recovery
-from ottla.storage.removal import Removal as Removal
+from ottla.storage.producer_restore import check_producer
+from ottla.storage.producer_state import ProducerStates
+from ottla.storage.recovery import Recovery
 from ottla.storage.rolling import RollRule
-from ottla.storage.scan import BatchLocation, check_batches
+from ottla.storage.scan import check_batches
 from ottla.storage.segment import Segment
 from ottla.storage.segments import Segments
 from ottla.storage.settings import LogSettings as LogSettings
 from ottla.storage.timestamps import TimestampOffset as TimestampOffset
 from ottla.storage.transaction_index import AbortedTransaction as AbortedTransaction
-from ottla.storage.truncation import Truncation as Truncation
 
 _PREFIX_SIZE = 12
 
@@ -38,18 +33,15 @@ class Log:
     __slots__ = (
         "_active",
         "_clean_end",
-        "_created_durable",
-        "_disk",
         "_failure",
-        "_files",
         "_refused",
         "_roll_rule",
         "_settings",
         "directory",
         "end_offset",
         "epochs",
+        "files",
         "first_dirty_offset",
-        "is_directory_durable",
         "log_start_offset",
         "on_disk_failure",
         "producers",
@@ -60,9 +52,14 @@ class Log:
     )
 
     def __init__(self, disk: Disk, directory: str, topic_id: bytes, recovered: Recovery) -> None:
-        self._disk = disk
-        self._files = Segments(
-            disk, directory, recovered.segments, recovered.snapshots, recovered.cache, int(recovered.unsynced)
+        self.files = Segments(
+            disk,
+            directory,
+            recovered.segments,
+            recovered.snapshots,
+            recovered.cache,
+            has_unsynced_names=recovered.unsynced,
+            is_directory_durable=recovered.clean,
         )
         self.directory = directory
         self.topic_id = topic_id
@@ -76,8 +73,6 @@ class Log:
         """Compaction has been through all records before this offset."""
         self._active = self.segments[-1]
         self._clean_end = recovered.end_offset if recovered.clean else None
-        self._created_durable = 0
-        self.is_directory_durable = recovered.clean
         self.truncations = 0
         self._failure: str | None = None
         self._refused: str | None = None
@@ -85,69 +80,6 @@ class Log:
         self.on_disk_failure: Callable[[str], None] | None = None
         """Called with a description when an error means that the disk fails, not only this log."""
         self.settings = recovered.settings
-
-    @classmethod
-    def create(
-        cls,
-        disk: Disk,
-        directory: str,
-        topic_id: bytes,
-        settings: LogSettings,
-        now_ms: int,
-        *,
-        cache: IndexCache | None = None,
-    ) -> "Log":
-        """Create an empty log. No fsync is needed: a power cut before the first flush loses only an empty log."""
-        is_new = disk.make_directory(directory, durable=False)
-        write_topic_id(disk, directory, topic_id)
-        log = cls.open(
-            disk,
-            directory,
-            settings,
-            clean=True,
-            recovery_point=0,
-            log_start_offset=0,
-            now_ms=now_ms,
-            cache=cache,
-            topic_id=topic_id,
-            is_new=is_new,
-        )
-        log.is_directory_durable = False
-        return log
-
-    @classmethod
-    def open(
-        cls,
-        disk: Disk,
-        directory: str,
-        settings: LogSettings,
-        *,
-        clean: bool,
-        recovery_point: int,
-        log_start_offset: int,
-        now_ms: int,
-        compacted_to: int = OFFSET_MAX,
-        begun_here: bool = False,
-        progress: ProgressCallback | None = None,
-        cache: IndexCache | None = None,
-        topic_id: bytes | None = None,
-        is_new: bool = False,
-    ) -> "Log":
-        """Open the log in `directory`, with recovery unless it was closed (`clean`). The offsets are the checkpoints'.
-
-        `begun_here` if every record in it is known to have been appended by this broker and never compacted.
-        `topic_id` for a caller that has read it already. `is_new`: there is nothing of a log in the directory yet.
-        """
-        recovery = Recovery(disk, directory, settings, now_ms, cache or IndexCache(), is_new=is_new)
-        recovery.run(
-            clean=clean,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            progress=progress,
-            compacted_to=compacted_to,
-            begun_here=begun_here,
-        )
-        return cls(disk, directory, topic_id or read_topic_id(disk, directory), recovery)
 
     def __repr__(self) -> str:
         return self.directory
@@ -192,7 +124,10 @@ class Log:
             if header.attributes & CONTROL:
                 marker = self._check_marker(batch, header)
             else:
-                known = self._check_producer(header)
+                try:
+                    known = check_producer(self.producers, self.segments, header)
+                except OSError as error:
+                    raise self._refusal("cannot be read", error) from error
                 if known is not None:
                     append_time = known.timestamp if header.log_append_time else -1
                     return Appended(known.base_offset, known.last_offset, append_time, True)
@@ -268,19 +203,6 @@ class Log:
                 self.producers.replay(header, header.base_offset, marker)
             self.end_offset = header.next_offset
 
-    def _check_producer(self, header: BatchHeader) -> AppendedBatch | None:
-        try:
-            return self.producers.check(header)
-        except KafkaError:
-            producer = self.producers.producers[header.producer_id]
-            if not producer.is_partial:
-                raise
-        try:
-            recall_batches(producer, self.segments)
-        except OSError as error:
-            raise self._refusal("cannot be read", error) from error
-        return self.producers.check(header)
-
     def _check_marker(self, batch: Bytes, header: BatchHeader) -> ControlMarker:
         try:
             marker = control_type(batch)
@@ -293,7 +215,7 @@ class Log:
         entry = self.producers.find_aborted_by(header, base_offset, marker)
         if entry is not None:
             segment.transactions.add(entry)
-            self._files.created += 1  # the first entry creates the file; a superfluous fsync does no harm
+            self.files.created += 1  # the first entry creates the file; a superfluous fsync does no harm
 
     def _undo_append(self, segment: Segment, base_offset: int, error: OSError) -> KafkaError:
         """Cut off what a failed write left in the file. Returns the error for the caller.
@@ -337,20 +259,20 @@ class Log:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._refused)
         try:
             active.repair()
-            self._files.take_snapshot(base, self.producers)
+            self.files.take_snapshot(base, self.producers)
             if active.size:
                 active.write_indexes()
-            segment = self._files.create(base, now_ms, self._settings.index_interval_bytes)
+            segment = self.files.create(base, now_ms, self._settings.index_interval_bytes)
         except OSError as error:
             raise self._refusal("cannot begin a segment", error) from error
         active.seal()
-        self._files.add(segment)
+        self.files.add(segment)
         self._active = segment
         if active.size:
-            self._files.sealed.append(active)
+            self.files.sealed.append(active)
         else:
-            self._files.drop_empty(len(self.segments) - 2)
-        self._files.prune_snapshots()
+            self.files.drop_empty(len(self.segments) - 2)
+        self.files.prune_snapshots()
 
     # Reading
 
@@ -367,7 +289,7 @@ class Log:
         if offset >= up_to or offset == self.end_offset:
             return None
         try:
-            return log_read.read(self._files, self.end_offset, offset, max_bytes, up_to, at_least_one)
+            return log_read.read(self.files, self.end_offset, offset, max_bytes, up_to, at_least_one)
         except OSError as error:
             raise self._refusal("cannot be read", error) from error
 
@@ -387,10 +309,6 @@ class Log:
 
     # Transactions
 
-    @property
-    def first_unstable_offset(self) -> int | None:
-        return self.producers.first_unstable_offset
-
     def last_stable_offset(self, high_watermark: int) -> int:
         """The offset up to which a read_committed consumer may read.
 
@@ -402,7 +320,7 @@ class Log:
     def aborted_transactions(self, from_offset: int, up_to: int) -> list[AbortedTransaction]:
         """The aborted transactions that have records in [from_offset, up_to)."""
         try:
-            return self._files.aborted_transactions(from_offset, up_to)
+            return self.files.aborted_transactions(from_offset, up_to)
         except OSError as error:
             raise self._refusal("cannot be read", error) from error
 
@@ -413,37 +331,20 @@ class Log:
 
     def start_flush(self) -> Flush | None:
         """Collect the fsyncs that make everything now in the log durable. Returns None if everything is."""
-        if (
-            self.recovery_point >= self.end_offset
-            and self._files.created == self._created_durable
-            and not self.epochs.is_dirty
-        ):
+        is_durable = self.recovery_point >= self.end_offset
+        if is_durable and not self.files.has_unsynced_names and not self.epochs.is_dirty:
             return None
         return self._collect_flush(closing=False)
 
     def _collect_flush(self, closing: bool) -> Flush:
-        unflushed = self.segments[self._files.index_of(self.recovery_point) :]
-        sealed = tuple(self._files.sealed)
-        paths = self._files.list_paths_to_sync(self.recovery_point, closing)
-        directories = [self.directory] if self._files.created != self._created_durable or closing else []
-        if not self.is_directory_durable:
-            paths.append(f"{self.directory}/{names.METADATA}")
-            directories = [self.directory, self.directory.rpartition("/")[0]]
-        epochs = self.epochs.encode() if self.epochs.is_dirty else None
-        flush = Flush(
-            self._disk,
-            directories,
-            [segment.file for segment in unflushed],
-            paths,
-            f"{self.directory}/{names.EPOCHS}",
-            epochs,
+        return Flush(
+            self.files,
+            self.epochs,
+            recovery_point=self.recovery_point,
             end_offset=self.end_offset,
-            created=self._files.created,
-            sealed=sealed,
             truncations=self.truncations,
+            closing=closing,
         )
-        self.epochs.is_dirty = False
-        return flush
 
     def finish_flush(self, flush: Flush) -> None:
         """Take note that `flush` has run without an error. After an error, set `epochs.is_dirty` instead."""
@@ -451,10 +352,8 @@ class Log:
             # The flush may have written epochs that the truncation removed.
             self.epochs.is_dirty = True
             return
-        self.is_directory_durable = True
         self.recovery_point = max(self.recovery_point, flush.end_offset)
-        self._created_durable = max(self._created_durable, flush.created)
-        self._files.sealed = [segment for segment in self._files.sealed if segment not in flush.sealed]
+        self.files.note_flushed(flush.created, flush.sealed)
 
     def flush(self) -> None:
         flush = self.start_flush()
@@ -466,56 +365,24 @@ class Log:
                 raise
             self.finish_flush(flush)
 
-    # Cutting
+    # The end of the log, which `truncation.py` moves
 
-    def prepare_truncation(self, offset: int) -> None:
-        """Do what needs a descriptor before `start_truncation(offset)`. After an OSError the log is as it was."""
-        if offset < self.segments[0].base_offset:
-            self.prepare_start(offset)
-        else:
-            self.segments[self._files.index_of(offset)].prepare_cut(offset)
-
-    def start_truncation(self, offset: int, now_ms: int = 0) -> Truncation:
-        """Cut off the batch that contains `offset` and all later ones, in memory. `Truncation.run` does so on disk.
-
-        The log ends where that batch began. Records can be read before `finish_truncation`, but not appended.
-        """
-        if offset < self.segments[0].base_offset:
-            return self.start_new(offset, now_ms)
-        self._files.drop(self._files.index_of(offset) + 1, len(self.segments))
-        self._active = self._files.active
-        cut = self._active.cut(offset)
-        self.end_offset = min(offset, cut.base_offset) if cut is not None else offset
-        self._files.drop_snapshots_after(self.end_offset)
-        self.epochs.truncate_from_end(self.end_offset)
-        return self._finish_cut(cut)
-
-    def prepare_start(self, offset: int) -> None:
-        """Do what may fail on a full disk before `start_new(offset)`. After an OSError the log is as it was."""
-        self._files.prepare_start(offset)
-
-    def start_new(self, offset: int, now_ms: int = 0) -> Truncation:
-        """Like `start_truncation`, for all records. The next one gets `offset`."""
-        self._files.start_new(offset, now_ms, self._settings.index_interval_bytes)
-        self._active = self._files.active
-        self.producers.clear()
-        self.epochs.clear()
-        self.end_offset = self.log_start_offset = offset
-        return self._finish_cut(None)
-
-    def _finish_cut(self, cut: BatchLocation | None) -> Truncation:
+    def note_cut(self, end_offset: int) -> None:
+        """Take note that `files` were cut to end at `end_offset`. Nothing can be appended until `resume_appends`."""
+        self._active = self.files.active
+        self.end_offset = end_offset
         self.truncations += 1
-        self.recovery_point = min(self.recovery_point, self.end_offset)
-        self.log_start_offset = min(self.log_start_offset, self.end_offset)
-        self.first_dirty_offset = min(self.first_dirty_offset, self.end_offset)
-        epochs, self.epochs.is_dirty = self.epochs.encode() if self.epochs.is_dirty else None, False
+        self.recovery_point = min(self.recovery_point, end_offset)
+        self.log_start_offset = min(self.log_start_offset, end_offset)
+        self.first_dirty_offset = min(self.first_dirty_offset, end_offset)
         self._refused = f"{self} is being truncated"
-        return Truncation(self._disk, self.segments, self._files.snapshots, cut, self.end_offset, epochs)
 
-    def finish_truncation(self, truncation: Truncation) -> None:
-        """Take note that `truncation` has run without an error. Records can be appended again."""
-        self.producers = truncation.producers
+    def resume_appends(self, producers: ProducerStates) -> None:
+        """Take note that the cut is on disk. `producers` is the state of the producers at the new end."""
+        self.producers = producers
         self._refused = self._failure
+
+    # The start of the log, and segments that are dropped or replaced
 
     def advance_log_start(self, offset: int) -> bool:
         """Serve no record below `offset` any more. Their segments stay until `drop_segments`.
@@ -530,38 +397,23 @@ class Log:
         self.epochs.truncate_from_start(offset)
         return True
 
-    def has_segments_before(self, offset: int) -> bool:
-        return len(self.segments) > 1 and self.segments[1].base_offset <= offset
-
     def drop_segments(self, offset: int, *, in_order: bool = False) -> int:
         """Drop the segments that have no record at or after `offset`. Returns their number.
 
         Unless the checkpoint on disk already says that the log begins at `offset`, pass `in_order`: otherwise a power
         cut could bring back an earlier segment without a later one.
         """
-        return self._files.drop_before(min(offset, self.log_start_offset), in_order=in_order)
-
-    @property
-    def has_deleted(self) -> bool:
-        return self._files.has_deleted
-
-    def take_deleted(self) -> Removal:
-        """Hand over the files of dropped segments, to be removed `file.delete.delay.ms` later."""
-        return self._files.take_deleted()
-
-    def start_swap(self, replaced: list[Segment]) -> Swap:
-        """Begin to replace neighbouring sealed segments by the one that compaction made from them."""
-        return Swap(self._disk, self._files, replaced)
+        return self.files.drop_before(min(offset, self.log_start_offset), in_order=in_order)
 
     def end_swap(self) -> None:
         """Finish or undo a swap that an error has interrupted: its files do not have their names yet."""
         if self._failure is None:
-            self._files.end_swap()
+            self.files.end_swap()
 
     # Ending
 
     def close(self) -> None:
-        """Write and sync everything, so that the next `open` may be `clean`."""
+        """Write and sync everything, so that the next `open_log` may be `clean`."""
         flush = self.start_close()
         if flush is not None:
             flush.run()
@@ -570,13 +422,13 @@ class Log:
     def start_close(self) -> Flush | None:
         """Write indexes and the producer snapshot. Returns what has to be synced before `finish_close`.
 
-        Returns None if nothing changed since `open`.
+        Returns None if nothing changed since the log was opened.
         """
-        files = self._files
+        files = self.files
         if self._failure is None:
             self._active.repair()
         unchanged = self._clean_end == self.end_offset and not self.truncations
-        if unchanged and files.created == self._created_durable and self.epochs.is_as_loaded(self.end_offset):
+        if unchanged and not files.has_unsynced_names and self.epochs.is_as_loaded(self.end_offset):
             return None
         if self._failure is not None:
             return None
@@ -590,8 +442,8 @@ class Log:
         if flush is not None:
             self.finish_flush(flush)
         if self._failure is None:
-            self._files.take_deleted().run()
-        self._files.close()
+            self.files.take_deleted().run()
+        self.files.close()
 
     def abandon(self) -> None:
         """Close the files without flushing: the directory is about to be renamed and removed."""

@@ -65,7 +65,22 @@ def restore_producers(
     return producers
 
 
-def recall_batches(producer: ProducerState, segments: Sequence[Segment]) -> None:
+def check_producer(producers: ProducerStates, segments: Sequence[Segment], header: BatchHeader) -> AppendedBatch | None:
+    """Like `ProducerStates.check`, with a second look at the log if not all of the producer's last batches are known.
+
+    OSError if the log cannot be read.
+    """
+    try:
+        return producers.check(header)
+    except KafkaError:
+        producer = producers.producers[header.producer_id]
+        if not producer.is_partial:
+            raise
+    _recall_batches(producer, segments)
+    return producers.check(header)
+
+
+def _recall_batches(producer: ProducerState, segments: Sequence[Segment]) -> None:
     """Find the batches before the one that a snapshot had, so that a retry of any of the last five is recognised.
 
     A client may have had five requests in flight when the broker was restarted. Only the end of the log is searched,

@@ -7,7 +7,7 @@ time later by the `Removal` that `take_deleted` returns.
 import contextlib
 import logging
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from ottla.errors import KafkaError
@@ -34,20 +34,45 @@ class UnfinishedSwap(Protocol):
 
 
 class Segments:
-    __slots__ = ("_bases", "_disk", "_doomed", "cache", "created", "directory", "items", "sealed", "snapshots", "swap")
+    __slots__ = (
+        "_bases",
+        "_doomed",
+        "_durable_names",
+        "cache",
+        "created",
+        "directory",
+        "disk",
+        "is_directory_durable",
+        "items",
+        "sealed",
+        "snapshots",
+        "swap",
+    )
 
     def __init__(
-        self, disk: Disk, directory: str, items: list[Segment], snapshots: list[int], cache: IndexCache, created: int
+        self,
+        disk: Disk,
+        directory: str,
+        items: list[Segment],
+        snapshots: list[int],
+        cache: IndexCache,
+        *,
+        has_unsynced_names: bool,
+        is_directory_durable: bool,
     ) -> None:
-        self._disk = disk
+        self.disk = disk
         self.cache = cache
         self._bases = [segment.base_offset for segment in items]
         self._doomed: list[tuple[str, File | None]] = []
         self.directory = directory
         self.items = items
         self.snapshots = snapshots
-        self.created = created
+        self.created = int(has_unsynced_names)
         """How many files were created so far: a flush has to make their directory entries durable, too."""
+        self._durable_names = 0
+        """How many had been created when the last flush began that succeeded."""
+        self.is_directory_durable = is_directory_durable
+        """Whether the directory itself would survive a power cut."""
         self.sealed: list[Segment] = []
         """Segments whose index files were written and not yet synced. Their records may be on the disk already."""
         self.swap: UnfinishedSwap | None = None
@@ -69,23 +94,23 @@ class Segments:
         """Create a segment's file without making it part of the log. After an OSError there is no file."""
         try:
             return Segment.create(
-                self._disk, self.directory, base_offset, created_ms=now_ms, interval=interval, cache=self.cache
+                self.disk, self.directory, base_offset, created_ms=now_ms, interval=interval, cache=self.cache
             )
         except OSError:
             with contextlib.suppress(OSError):
-                self._disk.unlink(names.path(self.directory, base_offset, names.LOG))
+                self.disk.unlink(names.path(self.directory, base_offset, names.LOG))
             raise
 
     def prepare_start(self, base_offset: int) -> None:
         """Create the file with which `start_new` will begin the log, so that `start_new` needs no room on the disk."""
-        self._disk.open(self._prepared_path(base_offset), create=True).close()
+        self.disk.open(self._prepared_path(base_offset), create=True).close()
 
     def start_new(self, base_offset: int, now_ms: int, interval: int) -> None:
         """Drop all segments and snapshots, and begin with an empty segment."""
         self.prepare_start(base_offset)
         self.drop(0, len(self.items))
         self.drop_snapshots_after(-1)
-        self._disk.rename(self._prepared_path(base_offset), names.path(self.directory, base_offset, names.LOG))
+        self.disk.rename(self._prepared_path(base_offset), names.path(self.directory, base_offset, names.LOG))
         self.add(self.create(base_offset, now_ms, interval))
 
     def _prepared_path(self, base_offset: int) -> str:
@@ -119,7 +144,7 @@ class Segments:
         return found
 
     def _rebuild_transaction_index(self, segment: Segment) -> None:
-        producers = restore_producers(self._disk, self.items, self.snapshots, segment.base_offset)
+        producers = restore_producers(self.disk, self.items, self.snapshots, segment.base_offset)
         aborted = replay_segment(segment, segment.base_offset, OFFSET_MAX, producers)
         try:
             segment.transactions.replace(aborted)
@@ -132,7 +157,7 @@ class Segments:
     # Snapshots
 
     def take_snapshot(self, offset: int, producers: ProducerStates) -> None:
-        write_snapshot(self._disk, self.directory, offset, producers)
+        write_snapshot(self.disk, self.directory, offset, producers)
         if offset not in self.snapshots:
             self.snapshots.append(offset)
         self.created += 1
@@ -153,10 +178,20 @@ class Segments:
     def _drop_snapshots(self, offsets: list[int]) -> None:
         for offset in offsets:
             with contextlib.suppress(FileNotFoundError):
-                self._disk.unlink(names.path(self.directory, offset, names.SNAPSHOT))
+                self.disk.unlink(names.path(self.directory, offset, names.SNAPSHOT))
             self.snapshots.remove(offset)
 
     # Flushing
+
+    @property
+    def has_unsynced_names(self) -> bool:
+        """Whether files were created whose directory entries are not known to be on the disk."""
+        return self.created != self._durable_names
+
+    def list_directories_to_sync(self, closing: bool) -> list[str]:
+        if not self.is_directory_durable:
+            return [self.directory, self.directory.rpartition("/")[0]]
+        return [self.directory] if closing or self.has_unsynced_names else []
 
     def list_paths_to_sync(self, recovery_point: int, closing: bool) -> list[str]:
         """The files beside the `.log` files that a flush of everything after the recovery point has to sync."""
@@ -172,9 +207,22 @@ class Segments:
             # recovery would not rebuild this index.
             paths.append(self.active.path(names.TRANSACTION_INDEX))
         snapshots = [offset for offset in self.snapshots if offset >= recovery_point]
-        return paths + [names.path(self.directory, offset, names.SNAPSHOT) for offset in snapshots]
+        paths += [names.path(self.directory, offset, names.SNAPSHOT) for offset in snapshots]
+        if not self.is_directory_durable:
+            paths.append(f"{self.directory}/{names.METADATA}")
+        return paths
+
+    def note_flushed(self, created: int, sealed: Sequence[Segment]) -> None:
+        """Take note of a flush that began when `created` files were there, and synced the indexes of `sealed`."""
+        self.is_directory_durable = True
+        self._durable_names = max(self._durable_names, created)
+        self.sealed = [segment for segment in self.sealed if segment not in sealed]
 
     # Dropping
+
+    def has_any_before(self, offset: int) -> bool:
+        """Whether a segment has no record at or after `offset`, so that `drop_before` would drop it."""
+        return len(self._bases) > 1 and self._bases[1] <= offset
 
     def drop_before(self, offset: int, *, in_order: bool = False) -> int:
         """Drop the segments that have no record at or after `offset`, but never the last one. Returns their number.
@@ -186,7 +234,7 @@ class Segments:
         for _ in range(count):
             self.drop(0, 1)
             if in_order:
-                self._disk.fsync_directory(self.directory)
+                self.disk.fsync_directory(self.directory)
         with _patience(self.directory):
             for snapshot in [snapshot for snapshot in self.snapshots if snapshot < self._bases[0]]:
                 self._doom(names.path(self.directory, snapshot, names.SNAPSHOT), None)
@@ -235,11 +283,11 @@ class Segments:
 
     def _doom(self, path: str, file: File | None) -> None:
         doomed = path + names.DELETED
-        while self._disk.exists(doomed):
+        while self.disk.exists(doomed):
             # Compacted twice within file.delete.delay.ms: a fetch may still read from the first file.
             doomed = f"{doomed}{names.DELETED}"
         try:
-            self._disk.rename(path, doomed)
+            self.disk.rename(path, doomed)
         except FileNotFoundError:
             return
         if file is not None:
@@ -253,7 +301,7 @@ class Segments:
     def take_deleted(self) -> Removal:
         """Hand over the files that were dropped since the last call."""
         doomed, self._doomed = self._doomed, []
-        return Removal(self._disk, doomed)
+        return Removal(self.disk, doomed)
 
     # Ending
 

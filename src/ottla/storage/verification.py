@@ -23,7 +23,7 @@ from ottla.storage.index_verification import (
     find_transaction_index_problem,
     repair_transactions,
 )
-from ottla.storage.log import Log
+from ottla.storage.opening import open_log
 from ottla.storage.partition_metadata import NO_TOPIC_ID, read_topic_id
 from ottla.storage.producer_restore import read_marker
 from ottla.storage.scan import find_sound_batch, scan
@@ -113,7 +113,7 @@ def repair(disk: Disk, report: PartitionReport, log_start_offset: int, now_ms: i
             disk.unlink(path)
     for path, entries in report.aborted.items():
         TransactionIndex(disk, path).replace(entries)
-    log = Log.open(
+    log = open_log(
         disk,
         report.directory,
         LogSettings(compacted=True),  # a gap between segments may come from compaction, so never cut there

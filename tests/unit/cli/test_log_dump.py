@@ -11,7 +11,8 @@ from ottla.cli import main
 from ottla.records import batch
 from ottla.storage.directories import encode_checkpoint
 from ottla.storage.files import RealDisk
-from ottla.storage.log import Log, LogSettings
+from ottla.storage.log import LogSettings
+from ottla.storage.opening import create_log
 from ottla.topic_partition import TopicPartition
 from tests.unit.storage.logs import NOW, TOPIC_ID, append, batch_of
 
@@ -21,7 +22,7 @@ def data(tmp_path: Path) -> Path:
     """A data directory with one partition: plain, idempotent and compressed batches, and an aborted transaction."""
     disk = RealDisk()
     partition = tmp_path / "data" / "orders-0"
-    log = Log.create(disk, str(partition), TOPIC_ID, LogSettings(), NOW)
+    log = create_log(disk, str(partition), TOPIC_ID, LogSettings(), NOW)
     append(log, batch_of(b"one", b"two", timestamp=NOW))
     records = [(b"k" * 50, None, (("h", b"\xff"),), NOW + 10)] * 3
     append(log, batch.encode(records, codec=1), leader_epoch=3)

@@ -14,7 +14,8 @@ from ottla.records import batch
 from ottla.storage.directories import DataDirectory, DirectoryIdentity, encode_checkpoint, encode_identity
 from ottla.storage.files import RealDisk
 from ottla.storage.index import OffsetIndex
-from ottla.storage.log import Log, LogSettings
+from ottla.storage.log import LogSettings
+from ottla.storage.opening import create_log, open_log
 from ottla.topic_partition import TopicPartition
 from tests.unit.storage.logs import NOW, TOPIC_ID, append, batch_of, records
 
@@ -27,7 +28,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("sound") / "data"
     disk = RealDisk()
     disk.make_directory(str(home))
-    log = Log.create(disk, str(home / PARTITION), TOPIC_ID, LogSettings(index_interval_bytes=256), NOW)
+    log = create_log(disk, str(home / PARTITION), TOPIC_ID, LogSettings(index_interval_bytes=256), NOW)
     for part in range(3):
         for number in range(20):
             append(log, batch_of(b"value" * 10, timestamp=NOW + 1000 * part + number), leader_epoch=part)
@@ -68,7 +69,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 
 def read_back(data: Path) -> list[batch.Record]:
-    log = Log.open(
+    log = open_log(
         RealDisk(), str(data / PARTITION), LogSettings(), clean=True, recovery_point=0, log_start_offset=0, now_ms=NOW
     )
     found = records(log)

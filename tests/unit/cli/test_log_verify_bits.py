@@ -17,7 +17,7 @@ from ottla.cluster.metadata_files import encode_entry
 from ottla.records import batch
 from ottla.storage import index, names
 from ottla.storage.directories import DataDirectory
-from ottla.storage.log import Log
+from ottla.storage.opening import create_log, open_log
 from ottla.storage.overlay import OverlayDisk
 from ottla.storage.settings import LogSettings
 from ottla.topic_partition import TopicPartition
@@ -41,7 +41,7 @@ def disk() -> SimulatedDisk:
     disk = SimulatedDisk(Random(1))
     directory = DataDirectory.open(disk, HOME)
     directory.claim("a-cluster", 1, bytes(range(16)))
-    log = Log.create(disk, DIRECTORY, TOPIC_ID, LogSettings(index_interval_bytes=90), NOW)
+    log = create_log(disk, DIRECTORY, TOPIC_ID, LogSettings(index_interval_bytes=90), NOW)
     for part in range(2):
         append(log, batch_of(b"first", timestamp=NOW + 1000 * part), leader_epoch=2 * part)
         append(log, batch_of(*[b"value"] * VALUES, timestamp=NOW + 1000 * part + 20), leader_epoch=2 * part)
@@ -125,7 +125,7 @@ def is_reported(disk: SimulatedDisk) -> bool:
 def answers(disk: SimulatedDisk) -> list[object]:
     """All answers that clients can get from the log, read from a copy of its files."""
     end = 2 * (VALUES + 3)
-    log = Log.open(
+    log = open_log(
         OverlayDisk(disk), DIRECTORY, LogSettings(), clean=True, recovery_point=end, log_start_offset=2, now_ms=NOW
     )
     slices = [log.read(offset, 1, up_to=log.end_offset, at_least_one=True) for offset in range(2, log.end_offset)]

@@ -12,7 +12,8 @@ from ottla.replication.in_sync import IsrProposer
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.storage.directories import DataDirectory
-from ottla.storage.log import Appended, Log, LogSettings
+from ottla.storage.log import Appended, LogSettings
+from ottla.storage.opening import create_log
 from tests.simulation.disk import SimulatedDisk
 
 LEADER, SECOND, THIRD = 1, 2, 3
@@ -65,7 +66,7 @@ def lead(
 ) -> Partition:
     disk = SimulatedDisk(Random(1))
     disk.make_directory("/data")
-    log = Log.create(disk, f"/data/{TOPIC}-{index}", topic_id, LogSettings(), NOW_MS)
+    log = create_log(disk, f"/data/{TOPIC}-{index}", topic_id, LogSettings(), NOW_MS)
     settings = TopicConfig.of({name.replace("_", "."): value for name, value in config.items()}, BrokerConfig.of({}))
     partition = Partition(TOPIC, topic_id, index, log, settings, LEADER, run_at_once, 0, isr_proposer=proposer)
     partition.become(state or make_state())

@@ -28,6 +28,7 @@ from ottla.replication.throttles import ReplicationThrottle
 from ottla.server import Server, ServerSettings
 from ottla.storage.directories import DataDirectory
 from ottla.storage.log import Appended, Log, LogSettings
+from ottla.storage.opening import create_log, open_log
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.process import MachineClock, ProcessThreads
@@ -125,7 +126,7 @@ class SmallBroker:
         return Dispatch(cast(Node, node), table)
 
     def create(self, index: int, config: TopicConfig, settings: LogSettings) -> Partition:
-        log = Log.create(self.disk, f"/data/{TOPIC}-{index}", TOPIC_ID, settings, self.clock.now_ms())
+        log = create_log(self.disk, f"/data/{TOPIC}-{index}", TOPIC_ID, settings, self.clock.now_ms())
         partition = Partition(TOPIC, TOPIC_ID, index, log, config, self.id, self.threads, 0)
         self.replicas.add(partition, self.directory)
         return partition
@@ -164,7 +165,7 @@ class SmallBroker:
         self.start()
         for index, config, settings in kept:
             path = f"/data/{TOPIC}-{index}"
-            log = Log.open(
+            log = open_log(
                 self.disk,
                 path,
                 settings,

@@ -7,7 +7,8 @@ import pytest
 
 from ottla.broker.broker import Broker
 from ottla.storage.directories import CLEAN_SHUTDOWN
-from ottla.storage.log import Log, LogSettings
+from ottla.storage.log import LogSettings
+from ottla.storage.opening import create_log
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.replication.three_directories import TOPIC, create, started
 from tests.unit.storage.logs import append, batch_of, values
@@ -22,7 +23,7 @@ def move_in(disk: SimulatedDisk) -> None:
 
     Record 1 of its first segment is gone, and no segment shows by itself that it was compacted.
     """
-    elsewhere = Log.create(disk, "/elsewhere", bytes(16), LogSettings(), NOW)
+    elsewhere = create_log(disk, "/elsewhere", bytes(16), LogSettings(), NOW)
     append(elsewhere, batch_of(b"0"))
     size = elsewhere.segments[0].size
     append(elsewhere, batch_of(b"1"))

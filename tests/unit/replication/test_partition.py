@@ -12,7 +12,8 @@ from ottla.config import BrokerConfig, TopicConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records import batch
 from ottla.replication.partition import Partition
-from ottla.storage.log import Appended, Log, LogSettings
+from ottla.storage.log import Appended, LogSettings
+from ottla.storage.opening import create_log
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.loop import simulate
 
@@ -44,7 +45,7 @@ class Threads:
 def leading(threads: Threads, isr: tuple[int, ...] = (ME,), replicas: tuple[int, ...] = (), **config: str) -> Partition:
     disk = SimulatedDisk(Random(1))
     disk.make_directory("/data")
-    log = Log.create(disk, "/data/t-0", b"t" * 16, LogSettings(), NOW)
+    log = create_log(disk, "/data/t-0", b"t" * 16, LogSettings(), NOW)
     settings = TopicConfig.of({name.replace("_", "."): value for name, value in config.items()}, BrokerConfig.of({}))
     partition = Partition("t", b"t" * 16, 0, log, settings, ME, threads, 0)
     partition.become(PartitionImage(replicas or isr, isr, ME, leader_epoch=4))

@@ -5,7 +5,8 @@ import logging
 import pytest
 
 from ottla.replication.recovery_progress import RecoveryProgress
-from ottla.storage.log import Log, LogSettings
+from ottla.storage.log import LogSettings
+from ottla.storage.opening import open_log
 from ottla.storage.recovery import PROGRESS_BYTES
 from tests.unit.storage.logs import DIRECTORY, NOW, append, batch_of, new_disk, new_log
 
@@ -36,7 +37,7 @@ def test_a_log_of_many_small_batches_is_recovered_with_few_reports() -> None:
     size = log.size
     disk.crash(lose_unsynced=False)
     reports: list[tuple[int, int]] = []
-    Log.open(
+    open_log(
         disk,
         DIRECTORY,
         LogSettings(),

@@ -16,6 +16,7 @@ from ottla.replication.replicas import Replicas
 from ottla.replication.truncation import Truncations
 from ottla.storage.directories import DataDirectory
 from ottla.storage.log import Log, LogSettings
+from ottla.storage.opening import create_log, open_log
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.loop import simulate
 
@@ -60,7 +61,7 @@ class Follower:
         failures = DirectoryFailures(self.replicas, self.work)
         self.checkpoints = Checkpoints(self.replicas, failures, self.work)
         self.truncations = Truncations(self.work, self.checkpoints)
-        log = Log.create(self.disk, f"/data/{TOPIC}-0", TOPIC_ID, SMALL, NOW_MS)
+        log = create_log(self.disk, f"/data/{TOPIC}-0", TOPIC_ID, SMALL, NOW_MS)
         config = TopicConfig.of({}, BrokerConfig.of({}))
         self.partition = Partition(TOPIC, TOPIC_ID, 0, log, config, OWN, self.work, 0)
         self.replicas.add(self.partition, self.directory)
@@ -76,7 +77,7 @@ class Follower:
     def open_after_crash(self) -> Log:
         path = f"/data/{TOPIC}-0"
         recovery_point = self.directory.recovery_points[self.partition.topic_partition]
-        return Log.open(
+        return open_log(
             self.disk,
             path,
             SMALL,

@@ -56,8 +56,8 @@ async def work(disk: SimulatedDisk, promises: Promises) -> None:
         partition.delete_records(RECORDS - 1)
         await broker.node.replication.log_starts.write()
         promises.start = RECORDS - 1
-        while partition.log.has_deleted:
-            partition.log.take_deleted().run()
+        while partition.log.files.has_deleted:
+            partition.log.files.take_deleted().run()
         if generation == 1:
             promises.creating = True
             await broker.node.metadata.change(partial(delete_topic, topic_id=partition.topic_id))

@@ -19,8 +19,8 @@ def test_an_empty_log_is_durable_after_its_first_flush() -> None:
         for flushed in (NEW_LOGS_PER_FLUSH, count):
             await upkeep.flush_new_logs()
             await asyncio.sleep(0)
-            assert sum(partition.log.is_directory_durable for partition in partitions) == flushed
-        disk = partitions[0].log._disk
+            assert sum(partition.log.files.is_directory_durable for partition in partitions) == flushed
+        disk = partitions[0].log.files.disk
         disk.crash(lose_unsynced=True)  # type: ignore[attr-defined]
         assert disk.exists(f"{partitions[0].log.directory}/partition.metadata")
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from random import Random
 
 from ottla.records import batch
+from ottla.storage import opening
 from ottla.storage.log import Appended, Log, LogSettings
 from tests.simulation.disk import SimulatedDisk
 
@@ -17,7 +18,7 @@ def new_disk(seed: int = 1) -> SimulatedDisk:
 
 
 def new_log(disk: SimulatedDisk, settings: LogSettings | None = None) -> Log:
-    return Log.create(disk, DIRECTORY, TOPIC_ID, settings or LogSettings(), NOW)
+    return opening.create_log(disk, DIRECTORY, TOPIC_ID, settings or LogSettings(), NOW)
 
 
 def open_log(
@@ -29,7 +30,7 @@ def open_log(
     log_start_offset: int = 0,
     now_ms: int = NOW,
 ) -> Log:
-    return Log.open(
+    return opening.open_log(
         disk,
         DIRECTORY,
         settings or LogSettings(),

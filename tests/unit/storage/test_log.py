@@ -7,7 +7,9 @@ import pytest
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records import batch
+from ottla.storage import opening
 from ottla.storage.log import Log, LogSettings
+from ottla.storage.truncation import finish_truncation, start_truncation
 from tests.simulation.disk import Crashed, SimulatedDisk
 from tests.unit.storage.logs import (
     DIRECTORY,
@@ -122,7 +124,7 @@ def test_jitter_is_within_its_limit_and_the_same_every_time() -> None:
     for number in range(20):
         disk = new_disk()
         settings = LogSettings(segment_ms=1000, segment_jitter_ms=500)
-        log = Log.create(disk, f"/data/t-{number}", TOPIC_ID, settings, NOW)
+        log = opening.create_log(disk, f"/data/t-{number}", TOPIC_ID, settings, NOW)
         append(log, batch_of(b"a"))
         age = 0
         while len(log.segments) == 1:
@@ -338,12 +340,12 @@ def test_segments_before_a_new_log_start_are_removed() -> None:
     assert log.advance_log_start(bases[2] + 1)
     assert log.log_start_offset == bases[2] + 1
     assert disk.exists(path(0, ".log")), "not before the new start is on disk"
-    assert [log.has_segments_before(bases[2] + 1), log.drop_segments(bases[2] + 1)] == [True, 2]
-    assert [log.has_segments_before(bases[2] + 1), log.drop_segments(bases[2] + 1)] == [False, 0]
+    assert [log.files.has_any_before(bases[2] + 1), log.drop_segments(bases[2] + 1)] == [True, 2]
+    assert [log.files.has_any_before(bases[2] + 1), log.drop_segments(bases[2] + 1)] == [False, 0]
     assert values(log)[0] == b"%03d" % (bases[2] + 1)
     assert f"{0:020d}.log.deleted" in disk.list(DIRECTORY) and not disk.exists(path(0, ".log"))
-    assert log.has_deleted
-    log.take_deleted().run()
+    assert log.files.has_deleted
+    log.files.take_deleted().run()
     assert not [name for name in disk.list(DIRECTORY) if name.endswith(".deleted")]
     assert not log.advance_log_start(3)
     log.close()
@@ -374,8 +376,8 @@ def test_opening_a_clean_log_reads_little() -> None:
 
 def _reopened(log: Log) -> Log:
     log.close()
-    return Log.open(
-        log._disk, log.directory, log.settings, clean=True, recovery_point=0, log_start_offset=0, now_ms=NOW
+    return opening.open_log(
+        log.files.disk, log.directory, log.settings, clean=True, recovery_point=0, log_start_offset=0, now_ms=NOW
     )
 
 
@@ -404,7 +406,7 @@ def test_a_truncation_that_runs_can_be_read_around_and_not_written_to() -> None:
     log = new_log(disk, SMALL)
     for number in range(20):
         append(log, batch_of(b"%03d" % number, producer_id=1, sequence=number), leader_epoch=number // 5)
-    truncation = log.start_truncation(12)
+    truncation = start_truncation(log, 12)
     assert log.end_offset == 12 and values(log) == [b"%03d" % number for number in range(12)]
     with pytest.raises(KafkaError) as caught:
         append(log, batch_of(b"new"))
@@ -413,7 +415,7 @@ def test_a_truncation_that_runs_can_be_read_around_and_not_written_to() -> None:
         log.roll(NOW)  # its snapshot would have the producers of records that are gone
     truncation.run()
     truncation.run()  # as after a disk that was full
-    log.finish_truncation(truncation)
+    finish_truncation(log, truncation)
     assert append(log, batch_of(b"new", producer_id=1, sequence=12)).base_offset == 12
 
 
@@ -424,11 +426,11 @@ def test_retention_may_drop_segments_while_the_log_is_truncated() -> None:
         append(log, batch_of(b"%03d" % number, producer_id=1, sequence=number))
     for snapshot in [name for name in disk.list(DIRECTORY) if name.endswith(".snapshot")]:
         disk.unlink(f"{DIRECTORY}/{snapshot}")
-    truncation = log.start_truncation(30)
+    truncation = start_truncation(log, 30)
     log.advance_log_start(20)
     log.drop_segments(20)
     truncation.run()
-    log.finish_truncation(truncation)
+    finish_truncation(log, truncation)
     assert append(log, batch_of(b"new", producer_id=1, sequence=30)).base_offset == 30
 
 

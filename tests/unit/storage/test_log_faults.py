@@ -152,7 +152,7 @@ def test_a_segment_may_be_removed_while_it_is_being_flushed() -> None:
     assert flush is not None
     log.advance_log_start(15)
     log.drop_segments(15)
-    log.take_deleted().run()
+    log.files.take_deleted().run()
     fill(log, [b"more"])
     try:
         flush.run()
@@ -172,7 +172,7 @@ def workload(disk: SimulatedDisk, durable: list[int]) -> None:
             durable.append(log.recovery_point)
     log.advance_log_start(6)
     log.drop_segments(6)
-    log.take_deleted().run()
+    log.files.take_deleted().run()
     log.close()
     durable.append(24)
     log = open_log(disk, SMALL, clean=True, log_start_offset=6)

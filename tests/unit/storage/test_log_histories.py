@@ -60,7 +60,7 @@ class History:
         self.log.advance_log_start(self.start)
         self.log.drop_segments(self.start)
         if self.random.random() < 0.5:
-            self.log.take_deleted().run()
+            self.log.files.take_deleted().run()
 
     def restart(self) -> None:
         self.log.close()

@@ -6,7 +6,8 @@ import pytest
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records import batch
-from ottla.storage.log import Log, LogSettings
+from ottla.storage import opening
+from ottla.storage.log import LogSettings
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.logs import (
     DIRECTORY,
@@ -339,7 +340,7 @@ def test_progress_is_reported() -> None:
     # Progress is reported once per megabyte, and at the end.
     disk = crashed(*[b"x" * 100_000] * 50)
     told: list[tuple[int, int]] = []
-    Log.open(
+    opening.open_log(
         disk,
         DIRECTORY,
         LogSettings(),

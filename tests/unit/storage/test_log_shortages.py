@@ -19,6 +19,8 @@ from ottla.storage.cleaner.target import Target
 from ottla.storage.disk_errors import FailedSync, is_failure
 from ottla.storage.flush import sync
 from ottla.storage.log import Log, LogSettings
+from ottla.storage.opening import create_log
+from ottla.storage.truncation import finish_truncation, start_truncation
 from tests.samples import choose_sample
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.cleaner.compactions import carry_out, order_for, pairs
@@ -90,7 +92,7 @@ class Work:
     # Steps. Each of them can be repeated.
 
     def create(self) -> None:
-        self.log = Log.create(self.disk, DIRECTORY, TOPIC_ID, SMALL, NOW)
+        self.log = create_log(self.disk, DIRECTORY, TOPIC_ID, SMALL, NOW)
         self.log.on_disk_failure = _refuse_failure
 
     def append(self, data: bytearray, leader_epoch: int = 0) -> None:
@@ -123,16 +125,16 @@ class Work:
             self.expected[base_offset + number] = record.value
 
     def truncate(self, offset: int) -> None:
-        truncation = self.log.start_truncation(offset)  # test_fetchers.py has its preparation, which may fail
+        truncation = start_truncation(self.log, offset)  # test_fetchers.py has its preparation, which may fail
         self.insist(truncation.run)
-        self.log.finish_truncation(truncation)
+        finish_truncation(self.log, truncation)
         self.expected = {key: value for key, value in self.expected.items() if key < self.log.end_offset}
 
     def expire(self, offset: int) -> None:
         self.log.advance_log_start(offset)
         self.expected = {key: value for key, value in self.expected.items() if key >= offset}
         self.insist(lambda: self.log.drop_segments(offset, in_order=True))
-        removal = self.log.take_deleted()
+        removal = self.log.files.take_deleted()
         self.insist(removal.run)
 
     def compact(self) -> None:

@@ -6,6 +6,7 @@ from struct import pack_into
 import pytest
 
 from ottla.records.checksum import crc32c
+from ottla.storage import opening
 from ottla.storage.log import Log, LogSettings
 from tests.unit.storage.logs import NOW, append, batch_of, new_disk, new_log, open_log, path, values
 
@@ -37,7 +38,7 @@ def with_a_gap(flushed: int, *, begun_here: bool = False, first: int = 1) -> tup
     file = disk.open(path(0, ".log"))
     file.truncate(end_of_first)
     file.close()
-    log = Log.open(
+    log = opening.open_log(
         disk,
         log.directory,
         SETTINGS,

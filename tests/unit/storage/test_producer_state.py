@@ -74,7 +74,7 @@ def test_sequences_wrap_to_zero() -> None:
     assert append(log, batch_of(b"b", b"c", b"d", producer_id=9, sequence=LAST)).is_duplicate
     assert append(log, batch_of(b"e", producer_id=9, sequence=2)).base_offset == 4
     log.close()
-    log = open_log(log._disk, clean=True)  # type: ignore[arg-type]
+    log = open_log(log.files.disk, clean=True)  # type: ignore[arg-type]
     assert append(log, batch_of(b"e", producer_id=9, sequence=2)).is_duplicate
 
 
@@ -115,7 +115,7 @@ def test_producers_expire() -> None:
     assert log.expire_producers(NOW + DAY) == 1
     assert sorted(log.producers.producers) == [2, 3]
     log.close()
-    log = open_log(log._disk, clean=True, now_ms=NOW + 10 * DAY)  # type: ignore[arg-type]
+    log = open_log(log.files.disk, clean=True, now_ms=NOW + 10 * DAY)  # type: ignore[arg-type]
     assert sorted(log.producers.producers) == [3]
 
 
@@ -128,7 +128,7 @@ def test_state_survives_a_clean_restart() -> None:
     log.close()
     log = open_log(disk, clean=True)
     assert append(log, batch_of(b"b", b"c", producer_id=1, epoch=2, sequence=1)).base_offset == 1
-    assert log.first_unstable_offset == 3
+    assert log.producers.first_unstable_offset == 3
     assert code_of(log, batch_of(b"x", producer_id=1, epoch=2, sequence=9)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
@@ -219,7 +219,7 @@ def test_open_transactions_hold_the_last_stable_offset() -> None:
     assert log.last_stable_offset(3) == 1
     assert log.last_stable_offset(4) == 2
     end_transaction(log, 2, commit=False)
-    assert log.first_unstable_offset == 2
+    assert log.producers.first_unstable_offset == 2
     assert log.last_stable_offset(5) == 5
     log.advance_log_start(5)
     log.drop_segments(5)
@@ -291,7 +291,7 @@ def test_a_failed_index_write_fails_the_marker() -> None:
     assert code_of(log, batch.encode_control(1, 0, False, 0, NOW)) is ErrorCode.KAFKA_STORAGE_ERROR
     disk.fail("append", 28, "*.log")
     assert code_of(log, batch.encode_control(1, 0, False, 0, NOW)) is ErrorCode.KAFKA_STORAGE_ERROR
-    assert log.first_unstable_offset == 0 and log.aborted_transactions(0, 2) == []
+    assert log.producers.first_unstable_offset == 0 and log.aborted_transactions(0, 2) == []
     end_transaction(log, 1, commit=False)
     assert [entry.first_offset for entry in log.aborted_transactions(0, 2)] == [0]
     assert disk.size(path(0, ".txnindex")) == 34

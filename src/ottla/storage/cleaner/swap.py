@@ -17,7 +17,6 @@ import contextlib
 import enum
 
 from ottla.storage import names
-from ottla.storage.files import Disk
 from ottla.storage.segment import Segment
 from ottla.storage.segments import Segments
 
@@ -32,8 +31,8 @@ class Phase(enum.Enum):
 class Swap:
     """Replaces neighbouring segments (`replaced`) by the one that compaction made from them."""
 
-    def __init__(self, disk: Disk, files: Segments, replaced: list[Segment]) -> None:
-        self._disk = disk
+    def __init__(self, files: Segments, replaced: list[Segment]) -> None:
+        self._disk = files.disk
         self._files = files
         self._replaced = replaced
         self._undeleted = list(replaced)

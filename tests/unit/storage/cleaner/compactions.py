@@ -7,6 +7,7 @@ from ottla.records.batch import BatchHeader
 from ottla.storage.cleaner.choice import CompactionRules, collect_last_batches, measure_dirt
 from ottla.storage.cleaner.inline import InlineCompactor
 from ottla.storage.cleaner.order import OFFSET_MAX, Cleaned, CompactionOrder, Summary
+from ottla.storage.cleaner.swap import Swap
 from ottla.storage.files import Disk
 from ottla.storage.log import Appended, Log, LogSettings
 from tests.unit.storage.logs import NOW, append
@@ -87,7 +88,7 @@ def carry_out(disk: Disk, log: Log, order: CompactionOrder) -> Summary:
 
 
 def swap_in(log: Log, sources: Sequence[int]) -> None:
-    swap = log.start_swap([segment for segment in log.segments if segment.base_offset in sources])
+    swap = Swap(log.files, [segment for segment in log.segments if segment.base_offset in sources])
     swap.sync()
     swap.switch()
     swap.sync()

@@ -16,14 +16,14 @@ from ottla.storage.cleaner.child import ChildCompactor
 from ottla.storage.cleaner.inline import InlineCompactor
 from ottla.storage.cleaner.order import CompactionOrder, Compactor, Report, Source, Summary, Uncleanable
 from ottla.storage.files import RealDisk
-from ottla.storage.log import Log
+from ottla.storage.opening import create_log
 from tests.patience import PATIENCE_S
 from tests.unit.storage.cleaner.compactions import SETTINGS, order_for, put
 from tests.unit.storage.logs import NOW, TOPIC_ID
 
 
 def dirty(directory: Path) -> CompactionOrder:
-    log = Log.create(RealDisk(), str(directory), TOPIC_ID, SETTINGS, NOW)
+    log = create_log(RealDisk(), str(directory), TOPIC_ID, SETTINGS, NOW)
     for number in range(30):
         put(log, (f"k{number % 3}", str(number)))
     log.roll(NOW)

@@ -291,7 +291,7 @@ def test_a_reader_continues_in_a_replaced_segment() -> None:
     compact(disk, log)
     assert read.slice.read() == before
     read.slice.file.pin()
-    log.take_deleted().run()
+    log.files.take_deleted().run()
     assert read.slice.read() == before
     read.slice.file.unpin()
     assert not [name for name in disk.list(DIRECTORY) if name.endswith(names.DELETED)]
@@ -336,7 +336,7 @@ def test_two_compactions_do_not_disturb_readers() -> None:
         slices.append((read.slice, read.slice.read()))
         compact(disk, log, roll=False, segment_bytes=100_000)
     assert all(piece.read() == before for piece, before in slices)
-    log.take_deleted().run()
+    log.files.take_deleted().run()
     assert not [name for name in disk.list(DIRECTORY) if name.endswith(names.DELETED)]
 
 
