@@ -7,7 +7,8 @@ import pytest
 
 from ottla.cluster.shared_log import SharedLog
 from ottla.replication import fetcher
-from ottla.replication.fetcher import Fetcher, Followed
+from ottla.replication.fetcher import Fetcher
+from ottla.replication.followed import Followed
 from ottla.replication.following import UP_TO_DATE, Truncate, Verdict, judge
 from ottla.replication.in_sync import InSync
 from ottla.replication.partition import Partition

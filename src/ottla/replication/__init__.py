@@ -19,6 +19,8 @@ peer_login.py          TLS and SASL of those connections
 nearest.py             the replica in a consumer's rack (KIP-392)
 fetchers.py            the partitions that this broker follows, and the connections to their leaders
 fetcher.py             one connection to one leader: requests, answers, errors
+leader_session.py      the session of that connection: what the leader knows, and the next request
+followed.py            one partition that is copied from a leader
 following.py           what a follower asks for, and what the leader's answer means
 ranges.py              asks a leader where its logs begin and end
 truncation.py          truncates the logs of followers, in threads

@@ -1,21 +1,22 @@
-"""One connection to one leader: a Fetch session (KIP-227) with all partitions that are copied over it.
+"""One connection to one leader, over which partitions are copied: when a request is sent, and what an answer leads to.
 
 One request is in flight. Its answer is applied, and the next request is sent in the same iteration of the event loop:
-it tells the leader that the records have arrived, and producers wait for that. A request names only the partitions
-whose offsets changed. If partitions are added or come back while the leader waits for records, a second request is
-sent after a moment; the leader then answers the first at once.
+it tells the leader that the records have arrived, and producers wait for that. If partitions are added or come back
+while the leader waits for records, a second request is sent after a moment; the leader then answers the first at once.
 
 A partition leaves the session while its log is truncated, while its leader is asked where its log begins and ends,
-after an error, and while it is throttled. `following.py` decides what an answer means.
+after an error, and while it is throttled. `leader_session.py` makes the requests, `following.py` decides what an answer
+means.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.replication.followed import Followed, Key
 from ottla.replication.following import (
     Append,
     AskRange,
@@ -27,17 +28,17 @@ from ottla.replication.following import (
     Verdict,
     judge,
     judge_range,
-    make_request,
-    next_backoff_s,
+    name_error,
 )
+from ottla.replication.leader_session import FetchSettings, LeaderSession
 from ottla.replication.partition import Partition
 from ottla.replication.peers import Peers, PeerUnavailable
 from ottla.replication.ranges import ask_ranges
-from ottla.replication.throttles import ReplicationThrottle, is_throttled
+from ottla.replication.throttles import ReplicationThrottle
 from ottla.replication.truncation import Truncations
 from ottla.storage.disk_errors import describe_error
 from ottla.system.clock import Clock
-from ottla.wire.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic, PartitionResult
+from ottla.wire.fetch import FetchResponse, PartitionResult
 from ottla.wire.peer import PeerConnection
 
 logger = logging.getLogger(__name__)
@@ -46,67 +47,12 @@ INTERRUPT_S = 0.02
 """A request that is unanswered for this long waits for records at the leader."""
 IN_FLIGHT_MAX = 2
 FIRST_RECONNECT_S = 0.05
-SESSION_EPOCH_MAX = 2**31 - 1
-
-Key = tuple[bytes, int]
-"""Topic id and partition."""
 
 _SESSION_ERRORS = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
-
-
-class FetchSettings(NamedTuple):
-    min_bytes: int
-    wait_max_ms: int
-    partition_max_bytes: int
-    response_max_bytes: int
-    backoff_s: float
-    timeout_s: float
-    answer_bytes_max: int
-
-
-class Followed:
-    """One partition that is copied from a leader, in one leader epoch."""
-
-    __slots__ = (
-        "asked",
-        "asked_in",
-        "backoff_s",
-        "fetcher",
-        "is_paused",
-        "key",
-        "leader",
-        "leader_epoch",
-        "leader_high_watermark",
-        "must_start_new",
-        "partition",
-        "timer",
-    )
-
-    fetcher: "Fetcher"
-
-    def __init__(self, partition: Partition, leader: int, leader_epoch: int) -> None:
-        self.partition = partition
-        self.key: Key = (partition.topic_id, partition.index)
-        self.leader = leader
-        self.leader_epoch = leader_epoch
-        self.asked: FetchPartition | None = None
-        """What the leader's session holds for this partition; None if the session does not have it."""
-        self.asked_in = 0
-        """The number of the request that said so."""
-        self.is_paused = False
-        self.backoff_s = 0.0
-        self.timer: asyncio.TimerHandle | None = None
-        self.leader_high_watermark = 0
-        self.must_start_new = False
-        """Whether the records in the log are worth nothing under this leader."""
-
-    @property
-    def lag(self) -> int:
-        return max(self.leader_high_watermark - self.partition.log.end_offset, 0)
 
 
 class Fetcher:
@@ -136,11 +82,7 @@ class Fetcher:
         self._truncations = truncations
         self._first_copies = first_copies
         self._loop = asyncio.get_running_loop()
-        self._followed: dict[Key, Followed] = {}
-        self._changed: dict[Key, Followed] = {}
-        """Partitions whose next request differs from what the session holds."""
-        self._forgotten: dict[Key, None] = {}
-        """Partitions that the session holds and that are not wanted any more."""
+        self._session = LeaderSession()
         self._counts_throttled = False
         """Whether there is a limit for throttled partitions, as of the last answer."""
         self._throttled: dict[Key, Followed] = {}
@@ -149,13 +91,6 @@ class Fetcher:
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._is_connecting = False
         self._backoff_s = 0.0
-        self._session_id = 0
-        self._session_epoch = 0
-        self._is_sessionless = False
-        """Whether the leader had no room for a session: then each request names every partition."""
-        self._request_number = 0
-        self._valid_from = 0
-        """Answers to earlier requests belong to a session that is gone."""
         self._in_flight: deque[int] = deque()
         self._sent_at = 0.0
         self._flushes: dict[asyncio.Future[None], None] = {}
@@ -166,7 +101,7 @@ class Fetcher:
 
     @property
     def is_empty(self) -> bool:
-        return not self._followed
+        return not self._session.partitions
 
     @property
     def is_connected(self) -> bool:
@@ -175,8 +110,7 @@ class Fetcher:
     # Partitions
 
     def add(self, followed: Followed) -> None:
-        followed.fetcher = self
-        self._followed[followed.key] = followed
+        self._session.partitions[followed.key] = followed
         running = self._truncations.find(followed.partition)
         if running is not None:  # began under an earlier leader
             followed.is_paused = True
@@ -186,13 +120,13 @@ class Fetcher:
             followed.is_paused = True
             self._start(self._ask_ranges([followed]))
             return
-        self._changed[followed.key] = followed
+        self._session.changed[followed.key] = followed
         self._wake()
 
     def remove(self, followed: Followed) -> None:
-        if self._followed.get(followed.key) is followed:
+        if self._session.has(followed):
             self._pause(followed)
-            del self._followed[followed.key]
+            del self._session.partitions[followed.key]
 
     def close(self) -> None:
         self._is_closed = True
@@ -207,29 +141,23 @@ class Fetcher:
 
     def _pause(self, followed: Followed) -> None:
         """Ask no more for the partition, until `_resume`."""
-        followed.is_paused = True
-        self._changed.pop(followed.key, None)
+        followed.pause()
+        self._session.withdraw(followed)
         self._throttled.pop(followed.key, None)
-        if followed.timer is not None:
-            followed.timer.cancel()
-            followed.timer = None
-        if followed.asked is not None:
-            followed.asked = None
-            self._forgotten[followed.key] = None
 
     def _resume(self, followed: Followed) -> None:
-        if self._followed.get(followed.key) is followed and not self._is_closed:
+        if self._session.has(followed) and not self._is_closed:
             followed.timer = None
             if followed.must_start_new:
                 self._start(self._ask_ranges([followed]))
                 return
             followed.is_paused = False
-            self._changed[followed.key] = followed
+            self._session.changed[followed.key] = followed
             self._wake()
 
     def _back_off(self, followed: Followed, reason: str) -> None:
         first = not followed.backoff_s
-        followed.backoff_s = next_backoff_s(followed.backoff_s, self._settings().backoff_s)
+        followed.lengthen_backoff(self._settings().backoff_s)
         log = logger.info if first else logger.debug
         log("%s: copying from broker %d pauses: %s", followed.partition, self.leader, reason)
         self._pause(followed)
@@ -251,7 +179,7 @@ class Fetcher:
         self._wake_handle = None
         if not self._in_flight:
             self._send()
-        elif not self._changed or self._session_epoch == 0 or len(self._in_flight) == IN_FLIGHT_MAX:
+        elif not self._session.changed or self._session.epoch == 0 or len(self._in_flight) == IN_FLIGHT_MAX:
             return  # the next answer leads to the next request
         elif self._loop.time() < self._sent_at + INTERRUPT_S:
             self._wake()
@@ -269,32 +197,28 @@ class Fetcher:
         self._hold_throttled()
         if self._flushes:
             return
-        if self._session_epoch == 0:
-            self._forgotten.clear()
-            self._changed = {key: followed for key, followed in self._followed.items() if not followed.is_paused}
+        session = self._session
+        if session.epoch == 0:
+            session.name_all()
         self._wait_until_durable()
-        if self._flushes or not (self._changed or self._forgotten or self._is_session_active()):
+        if self._flushes or not (session.changed or session.forgotten or session.is_active()):
             return
-        request = self._make_request()
-        self._request_number += 1
-        self._in_flight.append(self._request_number)
+        settings = self._settings()
+        request = session.make_request(self._broker_id, self._broker_epoch(), settings)
+        number = session.request_number
+        self._in_flight.append(number)
         self._sent_at = self._loop.time()
-        timeout_s = self._settings().timeout_s + request.max_wait_ms / 1000
+        timeout_s = settings.timeout_s + request.max_wait_ms / 1000
         try:
             answer = connection.send(request, timeout_s)
         except (PeerUnavailable, KafkaError) as error:
             self._handle_loss(str(error))
             return
-        number = self._request_number
         answer.add_done_callback(lambda future: self._handle_answer(connection, number, future))
-
-    def _is_session_active(self) -> bool:
-        """Whether the leader's session holds a partition."""
-        return any(followed.asked is not None for followed in self._followed.values())
 
     def _wait_until_durable(self) -> None:
         """With flush.messages=1 a request would say that records are on disk which are not yet."""
-        for followed in list(self._changed.values()):
+        for followed in list(self._session.changed.values()):
             flush = followed.partition.wait_until_durable()
             if flush is not None:
                 self._flushes[flush] = None
@@ -303,46 +227,10 @@ class Fetcher:
     def _handle_flush(self, followed: Followed, future: asyncio.Future[None]) -> None:
         self._flushes.pop(future, None)
         error = None if future.cancelled() else future.exception()
-        if error is not None and self._followed.get(followed.key) is followed:
+        if error is not None and self._session.has(followed):
             self._back_off(followed, str(error))
         if not self._flushes and not self._in_flight:
             self._send()
-
-    def _make_request(self) -> FetchRequest:
-        settings = self._settings()
-        max_bytes = settings.partition_max_bytes
-        number = self._request_number + 1
-        topics: dict[bytes, FetchTopic] = {}
-        for key, followed in self._changed.items():
-            partition = followed.partition
-            high_watermark = partition.high_watermark.value
-            asked = make_request(partition.index, followed.leader_epoch, partition.log, high_watermark, max_bytes)
-            followed.asked, followed.asked_in = asked, number
-            self._forgotten.pop(key, None)
-            topic = topics.get(key[0])
-            if topic is None:
-                topic = topics[key[0]] = FetchTopic(partition.topic, key[0])
-            topic.partitions.append(asked)
-        self._changed.clear()
-        forgotten: dict[bytes, ForgottenTopic] = {}
-        for topic_id, index in self._forgotten:
-            forgotten.setdefault(topic_id, ForgottenTopic("", topic_id, [])).indexes.append(index)
-        self._forgotten.clear()
-        request = FetchRequest(
-            replica_id=self._broker_id,
-            replica_epoch=self._broker_epoch(),
-            # The answer with the session's id comes at once: without it no further request could be sent meanwhile.
-            max_wait_ms=0 if self._session_epoch == 0 and not self._is_sessionless else settings.wait_max_ms,
-            min_bytes=settings.min_bytes,
-            max_bytes=settings.response_max_bytes,
-            session_id=self._session_id,
-            session_epoch=self._session_epoch,
-            topics=list(topics.values()),
-            forgotten=list(forgotten.values()),
-        )
-        if self._session_epoch:
-            self._session_epoch = 1 if self._session_epoch == SESSION_EPOCH_MAX else self._session_epoch + 1
-        return request
 
     # Answers
 
@@ -356,26 +244,25 @@ class Fetcher:
         self._backoff_s = 0.0
         self._in_flight.popleft()
         response = future.result()
-        if number >= self._valid_from:
+        if number >= self._session.valid_from:
             self._apply(number, response)
-        if not self._in_flight or (self._changed and len(self._in_flight) < IN_FLIGHT_MAX):
+        if not self._in_flight or (self._session.changed and len(self._in_flight) < IN_FLIGHT_MAX):
             self._send()
 
     def _apply(self, number: int, response: FetchResponse) -> None:
         if response.error_code:
             self._handle_session_error(response.error_code)
             return
-        if self._session_epoch == 0:
-            self._session_id = response.session_id
-            self._session_epoch = 1 if response.session_id else 0
-            self._is_sessionless = not response.session_id
+        session = self._session
+        if session.epoch == 0:
+            session.begin(response.session_id)
         now_ms = self._clock.now_ms()
         self._counts_throttled = not self._throttle.is_unlimited
         out_of_range: list[Followed] = []
         for topic in response.topics:
             topic_id = topic.topic_id
             for result in topic.partitions:
-                followed = self._followed.get((topic_id, result.index))
+                followed = session.partitions.get((topic_id, result.index))
                 if followed is not None and followed.asked is not None and followed.asked_in <= number:
                     self._apply_result(followed, result, now_ms, out_of_range)
         if out_of_range:
@@ -384,19 +271,10 @@ class Fetcher:
     def _handle_session_error(self, error_code: int) -> None:
         if error_code not in _SESSION_ERRORS:
             name = name_error(error_code)
-            for followed in list(self._followed.values()):
+            for followed in list(self._session.partitions.values()):
                 if not followed.is_paused:
                     self._back_off(followed, f"the whole request failed with {name}")
-        self._end_session()
-
-    def _end_session(self) -> None:
-        """The next request names every partition."""
-        self._session_epoch = 0
-        self._is_sessionless = False
-        self._valid_from = self._request_number + 1
-        for followed in self._followed.values():
-            followed.asked = None
-        self._forgotten.clear()
+        self._session.end()
 
     def _apply_result(
         self, followed: Followed, result: PartitionResult, now_ms: int, out_of_range: list[Followed]
@@ -408,9 +286,9 @@ class Fetcher:
                 case Append(records):
                     partition.append_as_follower(records, now_ms)
                     self.bytes_in += len(records)
-                    if self._counts_throttled and self._is_throttled(partition):
+                    if self._counts_throttled and followed.is_throttled(self._broker_id):
                         self._throttle.record(len(records))
-                    self._changed[followed.key] = followed
+                    self._session.changed[followed.key] = followed
                 case UpToDate():
                     pass
                 case AskRange():
@@ -430,7 +308,7 @@ class Fetcher:
             log_start = partition.log.log_start_offset
             partition.follow_leader(result.high_watermark, result.log_start_offset)
             if partition.log.log_start_offset != log_start:
-                self._changed[followed.key] = followed
+                self._session.changed[followed.key] = followed
         except KafkaError as error:
             self._back_off(followed, str(error.message or error))
         except Exception:
@@ -441,7 +319,7 @@ class Fetcher:
         """An answer was outdated: the session holds an old request, or the metadata has another leader."""
         state = followed.partition.state
         if state is not None and (state.leader, state.leader_epoch) == (self.leader, followed.leader_epoch):
-            self._changed[followed.key] = followed
+            self._session.changed[followed.key] = followed
         else:
             self._pause(followed)  # until `Fetchers.follow` or `leave`
 
@@ -480,11 +358,13 @@ class Fetcher:
             asked = [(followed.partition, followed.leader_epoch) for followed in out_of_range]
             ranges = await ask_ranges(self._peers, self.leader, self._broker_id, asked, self._settings().timeout_s)
         except (PeerUnavailable, KafkaError) as error:
-            self._back_off_all(out_of_range, str(error))
+            for followed in out_of_range:
+                if self._session.has(followed):
+                    self._back_off(followed, str(error))
             return
         now_ms = self._clock.now_ms()
         for followed in out_of_range:
-            if self._followed.get(followed.key) is not followed:
+            if not self._session.has(followed):
                 continue
             partition = followed.partition
             found = ranges[partition]
@@ -495,21 +375,7 @@ class Fetcher:
             else:
                 self._obey(followed, judge_range(partition.log, followed.leader_epoch, *found), now_ms)
 
-    def _back_off_all(self, partitions: Iterable[Followed], reason: str) -> None:
-        for followed in partitions:
-            if self._followed.get(followed.key) is followed:
-                self._back_off(followed, reason)
-
     # Throttling
-
-    def _is_throttled(self, partition: Partition) -> bool:
-        state = partition.state
-        listed = partition.config.follower_replication_throttled_replicas
-        return (
-            bool(listed)
-            and is_throttled(listed, partition.index, self._broker_id)
-            and (state is None or self._broker_id not in state.isr)
-        )
 
     def _hold_throttled(self) -> None:
         """Take throttled partitions out of the session while the rate is exceeded."""
@@ -518,8 +384,8 @@ class Fetcher:
         wait_s = self._throttle.wait_s()
         if wait_s <= 0:
             return
-        for key, followed in list(self._followed.items()):
-            if not followed.is_paused and self._is_throttled(followed.partition):
+        for key, followed in list(self._session.partitions.items()):
+            if not followed.is_paused and followed.is_throttled(self._broker_id):
                 self._pause(followed)
                 self._throttled[key] = followed
         if self._throttled and self._throttle_timer is None:
@@ -571,7 +437,7 @@ class Fetcher:
         connection.close(reason)
         logger.info("lost the connection to leader %d: %s", self.leader, reason)
         self._in_flight.clear()
-        self._end_session()
+        self._session.end()
         self._connect()
 
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
@@ -583,11 +449,3 @@ class Fetcher:
         self._tasks.pop(task, None)
         if not task.cancelled() and task.exception() is not None:
             logger.error("copying from broker %d failed", self.leader, exc_info=task.exception())
-
-
-def name_error(code: int) -> str:
-    """The name of an error code; a code that this broker does not know keeps its number."""
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return f"error code {code}"

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from ottla.config import BrokerConfig
-from ottla.replication.fetcher import Fetcher, FetchSettings, Followed
+from ottla.replication.fetcher import Fetcher
+from ottla.replication.followed import Followed
+from ottla.replication.leader_session import FetchSettings
 from ottla.replication.partition import Partition
 from ottla.replication.peers import Peers
 from ottla.replication.throttles import ReplicationThrottle
@@ -77,7 +79,8 @@ class Fetchers:
             self.leave(partition)
         if self._is_closed:
             return
-        followed = self._followed[partition] = Followed(partition, state.leader, state.leader_epoch)
+        number = self._choose_fetcher(partition)
+        followed = self._followed[partition] = Followed(partition, state.leader, state.leader_epoch, number)
         followed.must_start_new = self._must_start_new(partition, state.leader)
         self._find_fetcher(followed).add(followed)
 
@@ -103,7 +106,7 @@ class Fetchers:
             self._first_copies.pop(partition, None)
         followed = self._followed.pop(partition, None)
         if followed is not None:
-            fetcher = followed.fetcher
+            fetcher = self._fetchers[followed.leader, followed.fetcher_number]
             fetcher.remove(followed)
             if fetcher.is_empty:
                 self._close_fetcher(fetcher)
@@ -125,16 +128,18 @@ class Fetchers:
         for partition in list(self._followed):
             self.leave(partition)
 
+    def _choose_fetcher(self, partition: Partition) -> int:
+        """The number of the connection over which a partition is copied, whoever leads it."""
+        count = max(self._config().num_replica_fetchers, 1)
+        return crc32(b"%d" % partition.index, crc32(partition.topic_id)) % count
+
     def _find_fetcher(self, followed: Followed) -> Fetcher:
-        config = self._config()
-        partition = followed.partition
-        number = crc32(b"%d" % partition.index, crc32(partition.topic_id)) % max(config.num_replica_fetchers, 1)
-        key = (followed.leader, number)
+        key = (followed.leader, followed.fetcher_number)
         fetcher = self._fetchers.get(key)
         if fetcher is None:
             fetcher = self._fetchers[key] = Fetcher(
                 followed.leader,
-                number,
+                followed.fetcher_number,
                 self._broker_id,
                 self._broker_epoch,
                 self.peers,

@@ -168,3 +168,11 @@ def judge_range(log: FollowedLog, leader_epoch: int, leader_start: int, leader_e
 
 def next_backoff_s(backoff_s: float, backoff_s_max: float) -> float:
     return min(max(2 * backoff_s, BACKOFF_FIRST_S), backoff_s_max)
+
+
+def name_error(code: int) -> str:
+    """The name of an error code; a code that this broker does not know keeps its number."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error code {code}"
