@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 
-from benchmarks.cluster import availability, bulk, partitions, propagation, transactions
+from benchmarks.cluster import availability, bulk, many_partitions, partitions, propagation, transactions
 from benchmarks.cluster.failure import BenchmarkFailure
 from benchmarks.cluster.size import FULL, QUICK, Size
 from benchmarks.comparison import (
@@ -40,6 +40,7 @@ WORKLOADS = {
     "availability": availability,
     "propagation": propagation,
     "partitions": partitions,
+    "many-partitions": many_partitions,
 }
 """Each module has SETTINGS, for the brokers, and `measure`, which returns a value for each of its rows."""
 

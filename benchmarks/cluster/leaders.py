@@ -1,17 +1,21 @@
 """Which broker leads which partition, and who is in sync, as Metadata of single brokers tells."""
 
-import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from benchmarks.cluster.failure import BenchmarkFailure
-from benchmarks.loads.request_client import RequestClient
+from benchmarks.loads.request_client import RequestClient, connect
 from benchmarks.peers.broker_process import BrokerProcess
 from benchmarks.peers.cluster_processes import ClusterProcesses
+from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 VERSION = 12
+LIST_OFFSETS_VERSION = 7
+LATEST = -1
 PATIENCE_SECONDS = 300.0
 POLL_SECONDS = 0.002
 
@@ -73,6 +77,22 @@ def await_in_sync(cluster: ClusterProcesses, topics: Sequence[str], count: int, 
         return poll.await_all(is_complete, f"{count} partitions with {replicas} replicas in sync", pause)
 
 
+def await_ends(cluster: ClusterProcesses, topics: Sequence[str]) -> float:
+    """Wait until every leader tells the ends of its partitions. Returns the monotonic time of the last answer."""
+    with MetadataPoll((), topics) as poll, connect(next(iter(cluster.brokers.values()))) as client:
+        found = poll.read(client)
+    for broker_id, broker in cluster.brokers.items():
+        led = [key for key, each in found.items() if each.leader == broker_id]
+        by_topic = {
+            topic: [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for _, index in keys]
+            for topic, keys in groupby(sorted(led), itemgetter(0))
+        }
+        asked = [ListOffsetsTopic(name=topic, partitions=partitions) for topic, partitions in by_topic.items()]
+        with connect(broker) as client:
+            client.ask_until_accepted(ListOffsetsRequest(replica_id=-1, topics=asked), LIST_OFFSETS_VERSION)
+    return time.monotonic()
+
+
 def has_other_leaders(gone: int, count: int) -> Callable[[Partitions], bool]:
     """Whether all `count` partitions have a leader that is not the broker `gone`."""
 
@@ -84,7 +104,6 @@ def has_other_leaders(gone: int, count: int) -> Callable[[Partitions], bool]:
 
 def find_busiest_leader(cluster: ClusterProcesses, topics: Sequence[str]) -> int:
     """The broker that leads most of the partitions."""
-    with contextlib.closing(RequestClient(next(iter(cluster.brokers.values())))) as client:
-        poll = MetadataPoll((), topics)
+    with MetadataPoll((), topics) as poll, connect(next(iter(cluster.brokers.values()))) as client:
         leaders = [each.leader for each in poll.read(client).values()]
     return max(cluster.brokers, key=leaders.count)
