@@ -2,7 +2,6 @@
 
 import contextlib
 import gzip
-import tracemalloc
 from collections.abc import Callable
 
 import cramjam
@@ -13,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, CorruptBatch, compress, decompress
+from tests.unit.allocations import measure_peak
 
 CODECS = (GZIP, SNAPPY, LZ4, ZSTD)
 MIB = 1024 * 1024
@@ -112,14 +112,12 @@ def test_bombs_take_no_memory(kind: str) -> None:
     # MiB.
     codec, pack = BOMBS[kind]
     packed = pack()
-    tracemalloc.start()
-    try:
+
+    def refuse() -> None:
         with pytest.raises(CorruptBatch):
             decompress(codec, packed, MIB)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 3 * MIB
+
+    assert measure_peak(refuse) < 3 * MIB
 
 
 @pytest.mark.parametrize(

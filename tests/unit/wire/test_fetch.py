@@ -2,7 +2,6 @@
 
 import dataclasses
 import struct
-import tracemalloc
 from collections.abc import Sequence
 from random import Random
 from typing import Any, cast
@@ -32,6 +31,7 @@ from ottla.wire.fetch.requests import _read_request
 from ottla.wire.malformed import Malformed
 from ottla.wire.primitives import READ_ERRORS, NodeEndpoint, reader
 from tests.samples import sample_size
+from tests.unit.allocations import measure_peak
 from tests.unit.wire.kio_oracle import kio_bytes
 from tests.unit.wire.mutations import mutants
 
@@ -358,13 +358,12 @@ def test_huge_counts_cost_no_memory(version: int) -> None:
     if version >= 7:
         bodies += [none + huge, none + one + topic + huge]
     for body in bodies:
-        tracemalloc.start()
-        try:
+
+        def refuse(frame: bytes = head + body + bytes(100)) -> None:
             with pytest.raises(Malformed, match="announced"):
-                fetch.read_request(version, head + body + bytes(100))
-            assert tracemalloc.get_traced_memory()[1] < 20_000
-        finally:
-            tracemalloc.stop()
+                fetch.read_request(version, frame)
+
+        assert measure_peak(refuse) < 20_000
 
 
 @pytest.mark.parametrize(("version", "announced"), [(11, struct.pack(">i", 20_000)), (12, b"\xa1\x9c\x01")])
@@ -373,14 +372,8 @@ def test_memory_is_a_small_multiple_of_the_frame(version: int, announced: bytes)
     topic = b"\0\0\0\0\0\0" if version == 11 else b"\1\1\0"
     end = b"\0\0\0\0\0\0" if version == 11 else b"\1\1\0"
     frame = bytes(25) + announced + topic * 20_000 + end
-    tracemalloc.start()
-    try:
-        request = fetch.read_request(version, frame)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert len(request.topics) == 20_000
-    assert peak < 45 * len(frame)
+    assert len(fetch.read_request(version, frame).topics) == 20_000
+    assert measure_peak(lambda: fetch.read_request(version, frame)) < 45 * len(frame)
 
 
 def test_unknown_tagged_fields_are_skipped() -> None:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import struct
-import tracemalloc
 from random import Random
 from typing import Any
 
@@ -23,6 +22,7 @@ from ottla.wire.produce import (
     TopicResult,
 )
 from tests.samples import sample_size
+from tests.unit.allocations import measure_peak
 from tests.unit.wire.kio_oracle import kio_bytes
 from tests.unit.wire.mutations import mutants
 
@@ -270,13 +270,12 @@ def test_huge_counts_cost_no_memory(version: int) -> None:
     topic = bytes(16) if version >= produce.TOPIC_ID_FROM else b"\x02a" if compact else b"\0\1a"
     padding = bytes(100)
     for body in (huge, one + topic + huge, one + topic + one + bytes(4) + huge):
-        tracemalloc.start()
-        try:
+
+        def refuse(frame: bytes = head + body + padding) -> None:
             with pytest.raises(Malformed):
-                produce.read_request(version, head + body + padding)
-            assert tracemalloc.get_traced_memory()[1] < 20_000
-        finally:
-            tracemalloc.stop()
+                produce.read_request(version, frame)
+
+        assert measure_peak(refuse) < 20_000
 
 
 @pytest.mark.parametrize(("version", "topic"), [(8, b"\0\0\0\0\0\0"), (9, b"\1\1\0"), (13, bytes(16) + b"\1\0")])
@@ -286,14 +285,8 @@ def test_memory_is_a_small_multiple_of_the_frame(version: int, topic: bytes) -> 
     announced = struct.pack(">i", count) if version < 9 else b"\xa1\x9c\x01"
     head = (b"\xff\xff" if version < 9 else b"\0") + struct.pack(">hi", 1, 1000)
     frame = head + announced + topic * count + (b"" if version < 9 else b"\0")
-    tracemalloc.start()
-    try:
-        request = produce.read_request(version, frame)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert len(request.topics) == count
-    assert peak < 45 * len(frame)
+    assert len(produce.read_request(version, frame).topics) == count
+    assert measure_peak(lambda: produce.read_request(version, frame)) < 45 * len(frame)
 
 
 def test_unknown_tagged_fields_are_skipped() -> None:

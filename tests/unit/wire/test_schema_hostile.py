@@ -4,8 +4,8 @@ OTTLA_FUZZ is the number of damaged copies per message and version.
 """
 
 import os
-import tracemalloc
 from collections.abc import Iterator
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -22,6 +22,7 @@ from ottla.wire.messages.list_transactions import ListTransactionsRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.primitives import unsigned_varint
 from ottla.wire.readers import smallest_structure
+from tests.unit.allocations import measure_peak
 from tests.unit.wire.arbitrary import arbitrary, classes_and_versions, message_classes
 from tests.unit.wire.mutations import mutants
 
@@ -101,10 +102,7 @@ def test_memory_is_a_small_multiple_of_the_input(api: Api) -> None:
                 data = bytes(schema.encode(message_class, version, message))
             except Malformed:  # this version does not have the null that is the default
                 continue
-            tracemalloc.start()
-            read(data, 0)
-            _, peak = tracemalloc.get_traced_memory()
-            tracemalloc.stop()
+            peak = measure_peak(partial(read, data, 0))
             assert peak < MEMORY_FACTOR * len(data) + 10_000, (version, len(data), peak)
 
 
@@ -125,12 +123,12 @@ def test_a_huge_or_negative_count_allocates_nothing(
 ) -> None:
     """A count is compared with the bytes that are left before there is a list."""
     read = schema.reader(message_class, version)
-    tracemalloc.start()
-    with pytest.raises(Malformed, match=reason):
-        read(data + bytes(1000), 0)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 20_000
+
+    def refuse() -> None:
+        with pytest.raises(Malformed, match=reason):
+            read(data + bytes(1000), 0)
+
+    assert measure_peak(refuse) < 20_000
 
 
 class ManyUuids(Message):
