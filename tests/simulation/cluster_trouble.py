@@ -12,8 +12,11 @@ from itertools import permutations
 from random import Random
 
 from tests.simulation.cluster import SESSION_TIMEOUT_S, SimulatedCluster
+from tests.simulation.disk import SHORTAGES
 from tests.simulation.history import Ending
 from tests.simulation.world import Machine
+
+NEEDING_ROOM = [operation for operation, number in SHORTAGES.items() if number == errno.ENOSPC]
 
 
 class ClusterTrouble:
@@ -198,7 +201,7 @@ class ClusterTrouble:
     def _fill_disk(self) -> None:
         machine = self._random.choice(self._cluster.machines)
         self._note(f"the disk of {machine.name} is full")
-        for operation in ("append", "create", "write_at"):
+        for operation in NEEDING_ROOM:
             machine.disk.fail(operation, errno.ENOSPC, times=None)
         self._later(self._free_disk, machine)
 

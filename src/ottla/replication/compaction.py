@@ -140,6 +140,8 @@ class Compaction:
             return None
         if log.has_failed or partition.is_moving or partition.state is None or len(log.segments) < 2:
             return None
+        if partition.flushing.is_held:
+            return None  # the log is being truncated, and its producers are known again afterwards
         if log.has_unflushed_sealed_segment:
             partition.flushing.request()  # segments that are not flushed wait for the next round
         try:
@@ -163,11 +165,11 @@ class Compaction:
         left = list(dirt.segments)
         try:
             partition.log.end_swap()
-            summary = await self._carry_out(partition, self._order(partition, dirt), left)
+            summary = await self._carry_out(partition, self._order(partition, dirt), left, dirt.truncations)
         except (LogChanged, OSError, KafkaError, Uncleanable) as error:
             self._compactor.end()
             await self._discard(partition)
-            if isinstance(error, LogChanged) or not _is_intact(partition, left):
+            if isinstance(error, LogChanged) or not _is_intact(partition, left, dirt.truncations):
                 logger.info("%s changed while it was compacted: the result is thrown away", partition)
                 return True
             return self._handle_failure(partition, error)
@@ -250,12 +252,14 @@ class Compaction:
             compiled=self._compiled,
         )
 
-    async def _carry_out(self, partition: Partition, order: CompactionOrder, segments: list[Segment]) -> Summary:
+    async def _carry_out(
+        self, partition: Partition, order: CompactionOrder, segments: list[Segment], truncations: int
+    ) -> Summary:
         """Run the compaction. Segments are removed from `segments` when a compacted one has replaced them."""
         await self._step(self._compactor.begin, order)
         while True:
             report = await self._step(self._compactor.step)
-            if not _is_intact(partition, segments):
+            if not _is_intact(partition, segments, truncations):
                 raise LogChanged
             match report:
                 case BytesProcessed(size):
@@ -320,9 +324,11 @@ def _retrieve_exception(step: "asyncio.Future[Any]") -> None:
         step.exception()
 
 
-def _is_intact(partition: Partition, segments: Iterable[Segment]) -> bool:
-    """Whether the log is still served and contains all of these segments."""
+def _is_intact(partition: Partition, segments: Iterable[Segment], truncations: int) -> bool:
+    """Whether the log is still served, was not truncated since, and contains all of these segments."""
     if partition.state is None or partition.log.has_failed or partition.is_moving:
+        return False
+    if partition.log.truncations != truncations:
         return False
     here = {segment.base_offset: segment for segment in partition.log.segments}
     return all(here.get(segment.base_offset) is segment for segment in segments)

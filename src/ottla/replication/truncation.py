@@ -1,7 +1,8 @@
 """Truncations of followers' logs. What waits for the disk runs in a thread: there may be thousands after a failover.
 
 While a log is being truncated it can be read up to its new end, and nothing can be appended to it. A truncation that
-began is finished whatever happens to the leadership of the partition.
+began is finished whatever happens to the leadership of the partition. If the disk is full, that is when there is room;
+until then the replica gives way to others, as it does when a write is refused (`full_disks.py`).
 
 A recovery point on disk that is after the new end would be wrong as soon as the log has grown beyond it: after a crash,
 unflushed records before it would be taken for flushed, and their leader epochs would not be read from them. So the
@@ -16,14 +17,7 @@ from typing import Any, Protocol
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.partition import Partition
 from ottla.storage.disk_errors import describe_error, is_failure
-from ottla.storage.truncation import (
-    Truncation,
-    finish_truncation,
-    prepare_new_start,
-    prepare_truncation,
-    start_anew,
-    start_truncation,
-)
+from ottla.storage.truncation import Truncation, finish_truncation, start_anew, start_truncation
 from ottla.system.threads import Offload
 
 logger = logging.getLogger(__name__)
@@ -51,6 +45,7 @@ class Truncations:
         """Truncated logs whose recovery points on disk are after their ends."""
         self._writing: asyncio.Task[None] | None = None
         self._running: dict[Partition, asyncio.Future[None]] = {}
+        self._is_closed = False
         self.count = 0
         """How many truncations were started."""
 
@@ -63,10 +58,9 @@ class Truncations:
 
         OSError if there is no descriptor: nothing has changed then, as in `start_new`.
         """
-        log = partition.log
-        if self._prepare(partition, lambda: prepare_truncation(log, offset)):
-            logger.info("%s: truncated from %d to %d, as the leader's log says", partition, log.end_offset, offset)
-            self._start(partition, lambda: start_truncation(log, offset))
+        end_offset = partition.log.end_offset
+        if self._start(partition, lambda: start_truncation(partition.log, offset)):
+            logger.info("%s: truncated from %d to %d, as the leader's log says", partition, end_offset, offset)
 
     def start_new(self, partition: Partition, offset: int, now_ms: int) -> None:
         """Remove all records, and begin at `offset`. `find` returns the truncation until it is over.
@@ -74,17 +68,15 @@ class Truncations:
         OSError if the disk is full: nothing has changed then. It is not tried again here, because this replica may
         have become the leader when there is room.
         """
-        log = partition.log
-        if not self._prepare(partition, lambda: prepare_new_start(log, offset)):
-            return
-        logger.warning(
-            "%s: starts anew at %d: its records from %d to %d are not connected to those of its leader",
-            partition,
-            offset,
-            log.log_start_offset,
-            log.end_offset,
-        )
-        self._start(partition, lambda: start_anew(log, offset, now_ms))
+        log_start_offset, end_offset = partition.log.log_start_offset, partition.log.end_offset
+        if self._start(partition, lambda: start_anew(partition.log, offset, now_ms)):
+            logger.warning(
+                "%s: starts anew at %d: its records from %d to %d are not connected to those of its leader",
+                partition,
+                offset,
+                log_start_offset,
+                end_offset,
+            )
 
     async def finish(self) -> None:
         """Wait until no truncation is under way, but not for ever: the disk may be full.
@@ -100,36 +92,33 @@ class Truncations:
 
     def cancel(self) -> None:
         """End at once, and leave what is under way unfinished."""
+        self._is_closed = True
         if self._writing is not None:
             self._writing.cancel()
 
-    def _prepare(self, partition: Partition, prepare: Callable[[], None]) -> bool:
+    def _start(self, partition: Partition, start: Callable[[], Truncation]) -> bool:
         """Returns False if the disk fails, and the log with it. OSError if it is worth another attempt."""
+        assert partition not in self._running
         try:
-            prepare()
+            truncation = start()
         except OSError as error:
             if not is_failure(error):
                 raise
             partition.fail(f"cannot be truncated: {describe_error(error)}")
             return False
-        return True
-
-    def _start(self, partition: Partition, start: Callable[[], Truncation]) -> None:
-        assert partition not in self._running
-        try:
-            truncation = start()
-        except OSError as error:
-            partition.fail(f"cannot be truncated: {describe_error(error)}")
-            return
         self.count += 1
         partition.lower_watermarks(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the log was truncated"))
         self._running[partition] = asyncio.get_running_loop().create_future()
         partition.flushing.hold(lambda: self._run(partition, truncation))
+        return True
 
     def _run(self, partition: Partition, truncation: Truncation) -> None:
-        self._offload(truncation.run).add_done_callback(
-            lambda future: self._handle_result(partition, truncation, future)
-        )
+        if partition.state is None or partition.log.has_failed:
+            self._end(partition)  # a new partition may have the path of one that was deleted
+        elif not self._is_closed:
+            self._offload(truncation.run).add_done_callback(
+                lambda future: self._handle_result(partition, truncation, future)
+            )
 
     def _handle_result(self, partition: Partition, truncation: Truncation, future: asyncio.Future[Any]) -> None:
         error = None if future.cancelled() else future.exception()
@@ -140,6 +129,7 @@ class Truncations:
             self._finish_or_write()
         elif isinstance(error, OSError) and not is_failure(error):
             logger.warning("%s cannot be truncated, the next attempt is in %.0f s: %s", partition, RETRY_S, error)
+            partition.note_refusal(error)
             asyncio.get_running_loop().call_later(RETRY_S, self._run, partition, truncation)
         else:
             partition.fail(f"cannot be truncated: {error}")

@@ -128,6 +128,17 @@ class Segment:
         return segment
 
     @classmethod
+    def begin(
+        cls, disk: Disk, directory: str, base_offset: int, *, created_ms: int, interval: int, cache: IndexCache
+    ) -> "Segment":
+        """A new, empty, active segment. Its file has to be there before the first append."""
+        segment = cls(disk, directory, base_offset, created_ms=created_ms, interval=interval, cache=cache)
+        segment._transactions = TransactionIndex(disk, segment.path(names.TRANSACTION_INDEX), [])
+        segment.is_active = True
+        segment.forget()
+        return segment
+
+    @classmethod
     def under(
         cls,
         ending: str,
@@ -407,18 +418,22 @@ class Segment:
             finally:
                 file.close()
 
-    def prepare_cut(self, offset: int) -> None:
-        """Do what needs a descriptor before `cut(offset)`. After an OSError nothing has changed."""
-        self.repair()
-        self._find_first_to_go(offset)
-        _ = self.max_timestamp_entry, self.offset_index, self.time_index
-
     def cut(self, offset: int) -> BatchLocation | None:
         """Forget the batch that contains `offset` and all later ones. Returns the first of them, None if there is none.
 
-        The files keep their bytes until `Truncation.run`, and nothing may be appended before that.
+        The files keep their bytes until `Truncation.run`, and nothing may be appended before that. If there is no
+        descriptor, or no room for a repair, nothing has changed after the OSError.
         """
-        location = self._find_first_to_go(offset)
+        file = self.file
+        file.pin()
+        try:
+            self.repair()
+            _ = self.max_timestamp_entry, self.offset_index, self.time_index
+            return self._cut(self._find_first_to_go(offset))
+        finally:
+            file.unpin()
+
+    def _cut(self, location: BatchLocation | None) -> BatchLocation | None:
         self._activate()
         if location is None:
             return None

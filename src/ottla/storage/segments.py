@@ -7,18 +7,18 @@ time later by the `Removal` that `take_deleted` returns.
 import contextlib
 import logging
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from ottla.errors import KafkaError
 from ottla.records.batch import CorruptBatch
 from ottla.storage import leftovers, names
 from ottla.storage.disk_errors import describe_error, is_failure
-from ottla.storage.files import Disk, File
+from ottla.storage.files import Disk
 from ottla.storage.index import CorruptIndex, IndexCache
 from ottla.storage.producer_restore import replay_segment, restore_producers, write_snapshot
 from ottla.storage.producer_state import ProducerStates
-from ottla.storage.removal import Removal
+from ottla.storage.removal import Doomed, DroppedFiles, Removal, doom_file, doom_segment, patience
 from ottla.storage.scan import scan
 from ottla.storage.segment import Segment
 from ottla.storage.transaction_index import AbortedTransaction
@@ -63,7 +63,7 @@ class Segments:
         self.disk = disk
         self.cache = cache
         self._bases = [segment.base_offset for segment in items]
-        self._doomed: list[tuple[str, File | None]] = []
+        self._doomed: list[Doomed] = []
         self.directory = directory
         self.items = items
         self.snapshots = snapshots
@@ -101,21 +101,21 @@ class Segments:
                 self.disk.unlink(names.path(self.directory, base_offset, names.LOG))
             raise
 
-    def prepare_start(self, base_offset: int) -> None:
-        """Create the file with which `start_new` will begin the log, so that `start_new` needs no room on the disk."""
-        self.disk.open(self._prepared_path(base_offset), create=True).close()
+    def start_new(self, base_offset: int, now_ms: int, interval: int) -> DroppedFiles:
+        """Take all segments and snapshots out in memory, and begin with an empty segment.
 
-    def start_new(self, base_offset: int, now_ms: int, interval: int) -> None:
-        """Drop all segments and snapshots, and begin with an empty segment."""
-        self.prepare_start(base_offset)
-        self.drop(0, len(self.items))
-        self.drop_snapshots_after(-1)
-        self.disk.rename(self._prepared_path(base_offset), names.path(self.directory, base_offset, names.LOG))
-        self.add(self.create(base_offset, now_ms, interval))
-
-    def _prepared_path(self, base_offset: int) -> str:
-        # A segment that is about to be dropped may have the same base offset, so the file has another name at first.
-        return names.path(self.directory, base_offset, names.LOG + names.TEMPORARY)
+        After an OSError nothing has changed.
+        """
+        self.end_swap()
+        segment = Segment.begin(
+            self.disk, self.directory, base_offset, created_ms=now_ms, interval=interval, cache=self.cache
+        )
+        # A segment that is taken out may have the same base offset, so the file has another name at first.
+        self.disk.open(segment.path(names.LOG + names.TEMPORARY), create=True).close()
+        dropped = self.take_out(0, -1)
+        dropped.successor = segment
+        self.add(segment)
+        return dropped
 
     def add(self, segment: Segment) -> None:
         self.items.append(segment)
@@ -167,19 +167,12 @@ class Segments:
 
         One that the disk does not let go of stays until the next call.
         """
-        with _patience(self.directory):
-            self._drop_snapshots(
-                leftovers.find_stray_snapshots(self.snapshots, self._bases, max(self.snapshots, default=0))
-            )
-
-    def drop_snapshots_after(self, offset: int) -> None:
-        self._drop_snapshots([snapshot for snapshot in self.snapshots if snapshot > offset])
-
-    def _drop_snapshots(self, offsets: list[int]) -> None:
-        for offset in offsets:
-            with contextlib.suppress(FileNotFoundError):
-                self.disk.unlink(names.path(self.directory, offset, names.SNAPSHOT))
-            self.snapshots.remove(offset)
+        strays = leftovers.find_stray_snapshots(self.snapshots, self._bases, max(self.snapshots, default=0))
+        with patience(self.directory):
+            for offset in strays:
+                with contextlib.suppress(FileNotFoundError):
+                    self.disk.unlink(names.path(self.directory, offset, names.SNAPSHOT))
+                self.snapshots.remove(offset)
 
     # Flushing
 
@@ -235,9 +228,9 @@ class Segments:
             self.drop(0, 1)
             if in_order:
                 self.disk.fsync_directory(self.directory)
-        with _patience(self.directory):
+        with patience(self.directory):
             for snapshot in [snapshot for snapshot in self.snapshots if snapshot < self._bases[0]]:
-                self._doom(names.path(self.directory, snapshot, names.SNAPSHOT), None)
+                doom_file(self.disk, names.path(self.directory, snapshot, names.SNAPSHOT), None, self._doomed)
                 self.snapshots.remove(snapshot)
         return count
 
@@ -251,9 +244,22 @@ class Segments:
             self.doom(self.items[index])
             del self.items[index], self._bases[index]
 
+    def take_out(self, first: int, end_offset: int) -> DroppedFiles:
+        """Take the segments from index `first` on, and the snapshots after `end_offset`, out of the log in memory.
+
+        A swap must not be under way.
+        """
+        segments = self.items[first:]
+        for segment in segments:
+            self.cache.forget(segment)
+        snapshots = [snapshot for snapshot in self.snapshots if snapshot > end_offset]
+        del self.items[first:], self._bases[first:]
+        self.snapshots[:] = [snapshot for snapshot in self.snapshots if snapshot <= end_offset]
+        return DroppedFiles(self.disk, self.directory, segments, snapshots)
+
     def drop_empty(self, index: int) -> None:
         """Drop a segment without records. It does no harm if the disk does not let go of it."""
-        with _patience(self.directory):
+        with patience(self.directory):
             self.drop(index, index + 1)
 
     def replace(self, first: int, end: int, segment: Segment) -> None:
@@ -271,28 +277,13 @@ class Segments:
             self.swap.finish_or_undo()
 
     def doom(self, segment: Segment) -> None:
-        """Rename a segment's files, to be deleted later. After an OSError all of them have their names.
-
-        The `.log` file decides. Index files without one do no harm: the next start deletes them.
-        """
-        self._doom(segment.path(names.LOG), segment.open_file)
+        """Rename a segment's files, to be deleted later. After an OSError all of them have their names."""
+        doom_segment(self.disk, segment, self._doomed)
         self.cache.forget(segment)
-        with _patience(self.directory):
-            for suffix in names.SEGMENT_SUFFIXES[1:]:
-                self._doom(segment.path(suffix), None)
 
-    def _doom(self, path: str, file: File | None) -> None:
-        doomed = path + names.DELETED
-        while self.disk.exists(doomed):
-            # Compacted twice within file.delete.delay.ms: a fetch may still read from the first file.
-            doomed = f"{doomed}{names.DELETED}"
-        try:
-            self.disk.rename(path, doomed)
-        except FileNotFoundError:
-            return
-        if file is not None:
-            file.path = doomed
-        self._doomed.append((doomed, file))
+    def take_back(self, dropped: DroppedFiles) -> None:
+        """The files of a truncation have been renamed: they are deleted with the others."""
+        self._doomed += dropped.doomed
 
     @property
     def has_deleted(self) -> bool:
@@ -309,17 +300,6 @@ class Segments:
         self.end_swap()
         for segment in self.items:
             segment.close()
-
-
-@contextlib.contextmanager
-def _patience(directory: str) -> Iterator[None]:
-    """Around what makes room and need not happen now: only a failure of the disk is an error."""
-    try:
-        yield
-    except OSError as error:
-        if is_failure(error):
-            raise
-        logger.warning("%s: files stay that are not needed: %s", directory, describe_error(error))
 
 
 def _check_markers(segment: Segment) -> None:

@@ -31,9 +31,10 @@ class TransactionIndex:
 
     __slots__ = ("_disk", "_entries", "_is_outdated", "_is_torn", "path")
 
-    def __init__(self, disk: Disk, path: str) -> None:
+    def __init__(self, disk: Disk, path: str, entries: list[AbortedTransaction] | None = None) -> None:
+        """`entries`: None if they have to be read from the file."""
         self._disk = disk
-        self._entries: list[AbortedTransaction] | None = None
+        self._entries = entries
         self._is_torn = False
         """Whether the file may have more than the entries, behind them."""
         self._is_outdated = False

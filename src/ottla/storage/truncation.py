@@ -1,8 +1,10 @@
 """Truncations: the end of a log is cut off, or all of its records are removed and it starts anew.
 
-`prepare_truncation` does what may fail while the log is as it was. `start_truncation` cuts the log in memory,
-`Truncation.run` does the same on disk and may run on any thread, and `finish_truncation` takes note of the result.
-Between the last two steps the log can be read, but nothing can be appended.
+`start_truncation` cuts the log in memory, `Truncation.run` does the same on disk and may run on any thread, and
+`finish_truncation` takes note of the result. Between the first and the last the log can be read, but nothing can be
+appended. Every change of the disk is in `run`, which can be repeated, because each of them may find no room: on a file
+system that copies on write, a rename and an unlink need some, too. A crash before the end leaves a log without a hole
+that has at least the records before the cut. If it has more, the leader says again where to cut.
 
 A truncation costs several fsyncs, and reads all records since the last snapshot of the producers' state. After a change
 of leaders a broker may have to truncate thousands of logs.
@@ -14,51 +16,41 @@ from ottla.storage.index import IndexCache
 from ottla.storage.log import Log
 from ottla.storage.producer_restore import restore_producers
 from ottla.storage.producer_state import ProducerStates
+from ottla.storage.removal import DroppedFiles
 from ottla.storage.scan import BatchLocation
-
-
-def prepare_truncation(log: Log, offset: int) -> None:
-    """Do what needs a descriptor before `start_truncation(log, offset)`. After an OSError the log is as it was."""
-    files = log.files
-    if offset < files.items[0].base_offset:
-        prepare_new_start(log, offset)
-    else:
-        files.items[files.index_of(offset)].prepare_cut(offset)
 
 
 def start_truncation(log: Log, offset: int, now_ms: int = 0) -> "Truncation":
     """Cut off the batch that contains `offset` and all later ones, in memory. `Truncation.run` does so on disk.
 
-    The log ends where that batch began.
+    The log ends where that batch began. After an OSError the log is as it was.
     """
     files = log.files
     if offset < files.items[0].base_offset:
         return start_anew(log, offset, now_ms)
-    files.drop(files.index_of(offset) + 1, len(files.items))
-    cut = files.active.cut(offset)
-    log.note_cut(min(offset, cut.base_offset) if cut is not None else offset)
-    files.drop_snapshots_after(log.end_offset)
-    log.epochs.truncate_from_end(log.end_offset)
-    return Truncation(log, cut)
-
-
-def prepare_new_start(log: Log, offset: int) -> None:
-    """Do what may fail on a full disk before `start_anew(log, offset)`. After an OSError the log is as it was."""
-    log.files.prepare_start(offset)
+    files.end_swap()
+    last = files.index_of(offset)
+    cut = files.items[last].cut(offset)
+    end_offset = min(offset, cut.base_offset) if cut is not None else offset
+    dropped = files.take_out(last + 1, end_offset)
+    log.note_cut(end_offset)
+    log.epochs.truncate_from_end(end_offset)
+    return Truncation(log, dropped, cut)
 
 
 def start_anew(log: Log, offset: int, now_ms: int = 0) -> "Truncation":
     """Like `start_truncation`, for all records. The next one gets `offset`."""
-    log.files.start_new(offset, now_ms, log.settings.index_interval_bytes)
+    dropped = log.files.start_new(offset, now_ms, log.settings.index_interval_bytes)
     log.producers.clear()
     log.epochs.clear()
     log.note_cut(offset)
     log.log_start_offset = offset
-    return Truncation(log, None)
+    return Truncation(log, dropped, None)
 
 
 def finish_truncation(log: Log, truncation: "Truncation") -> None:
     """Take note that `truncation` has run without an error. Records can be appended again."""
+    log.files.take_back(truncation.dropped)
     log.resume_appends(truncation.producers)
 
 
@@ -68,11 +60,25 @@ class Truncation:
     `run` uses no memory of the log that the log's own thread may change. After an OSError it can be run again.
     """
 
-    __slots__ = ("_cut", "_directory", "_disk", "_end_offset", "_epochs", "_segments", "_snapshots", "producers")
+    __slots__ = (
+        "_cut",
+        "_directory",
+        "_disk",
+        "_end_offset",
+        "_epochs",
+        "_segments",
+        "_snapshots",
+        "dropped",
+        "producers",
+    )
 
-    def __init__(self, log: Log, cut: BatchLocation | None) -> None:
-        """`cut`: where the last segment ends now; None if it ends there already."""
+    def __init__(self, log: Log, dropped: DroppedFiles, cut: BatchLocation | None) -> None:
+        """`dropped`: what followed the last of the segments that stay.
+
+        `cut`: where the last segment ends now; None if it ends there already.
+        """
         self._disk = log.files.disk
+        self.dropped = dropped
         self._directory = log.directory
         self._segments = tuple(log.segments)
         self._snapshots = list(log.files.snapshots)
@@ -83,6 +89,7 @@ class Truncation:
         """The state of the producers at the new end of the log, after `run`."""
 
     def run(self) -> None:
+        self.dropped.run()
         # The removal of later segments is durable before the last one is cut, so that a crash leaves no hole.
         self._disk.fsync_directory(self._directory)
         active = self._segments[-1]

@@ -9,6 +9,7 @@ from unittest.mock import patch
 import pytest
 
 from ottla.cluster.image import PartitionImage
+from ottla.errors import KafkaError
 from ottla.replication.partition import Partition
 from ottla.replication.peers import PeerUnavailable
 from ottla.storage.log import LogSettings
@@ -454,6 +455,46 @@ def test_a_full_disk_delays_a_truncation() -> None:
         cluster[1].disk.heal()
         await cluster.wait_for_copies()
         assert read(cluster[1].log()) == [(0, 1, b"kept")]
+        await cluster.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("operation", "pattern"),
+    [("rename", "*/*[05].log"), ("rename", "*/*"), ("unlink", "*.snapshot"), ("truncate", "*.log")],
+)
+def test_a_truncation_waits_in_its_middle_for_room(
+    operation: str, pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Meanwhile the replica is read up to its new end, nothing can be appended, and it does not hold up others.
+    async def main() -> None:
+        cluster = SmallCluster(1, 2, settings=SMALL)
+        cluster.elect(1)
+        for number in range(5):
+            cluster[1].produce(b"%d" % number)
+        await cluster.wait_for_copies()
+        await cluster.wait_for(lambda: cluster[1].partition().high_watermark.value == 5)
+        cluster.elect(1, isr=(1,), learners=(1,))
+        cluster[2].fetchers.leave(cluster[2].partition())
+        for _ in range(5, 40):
+            cluster[1].produce(b"lost")
+        await asyncio.sleep(1)  # what is rolled is flushed
+        noted: list[Partition] = []
+        monkeypatch.setattr(Partition, "note_refusal", lambda partition, cause: noted.append(partition))
+        cluster[1].disk.fail(operation, errno.ENOSPC, pattern, times=None)
+        cluster.elect(2)
+        cluster[2].produce(b"kept")
+        await asyncio.sleep(5)
+        partition = cluster[1].partition()
+        assert not partition.log.has_failed and cluster[1].fetchers.truncations.find(partition) is not None
+        assert partition.log.end_offset == 5 and read(partition.log) == read(cluster[2].log())[:5]
+        assert partition in noted, "others may lead, and acknowledgements do not wait for this replica"
+        with pytest.raises(KafkaError):
+            partition.log.append_as_follower(b"", 0)
+        cluster[1].disk.heal()
+        await cluster.wait_for_copies()
+        assert read(cluster[1].log()) == read(cluster[2].log())
         await cluster.close()
 
     run(main())

@@ -8,6 +8,7 @@ from typing import Any
 
 from ottla.cluster.image import PartitionImage
 from ottla.config import BrokerConfig, TopicConfig
+from ottla.errors import ErrorCode, KafkaError
 from ottla.records import batch
 from ottla.replication.checkpoints import Checkpoints
 from ottla.replication.directory_failures import DirectoryFailures
@@ -147,5 +148,49 @@ def test_a_shutdown_does_not_wait_for_a_truncation_on_a_full_disk() -> None:
         async with asyncio.timeout(60):
             await follower.truncations.finish()
         assert partition.log.has_failed, "or a clean shutdown would vouch for records that were cut off"
+
+    simulate(scenario())
+
+
+def test_a_truncation_that_waits_for_room_ends_with_its_partition() -> None:
+    # The topic is deleted and created again: the files in its directory are those of the new one.
+    async def scenario() -> None:
+        follower = Follower()
+        partition, work, disk = follower.partition, follower.work, follower.disk
+        follower.copy(20, OLD_EPOCH)
+        await asyncio.sleep(0)
+        work.runs_at_once = False
+        follower.truncations.truncate(partition, 2)
+        _, _, future = work.waiting.pop()
+        future.set_exception(OSError(errno.ENOSPC, "full"))
+        await asyncio.sleep(0)
+        running = follower.truncations.find(partition)
+        partition.retire(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        disk.rename(partition.log.directory, "/data/deleted")
+        new = create_log(disk, partition.log.directory, b"n" * 16, SMALL, NOW_MS)
+        data = batch.encode([(None, b"new", (), NOW_MS)])
+        batch.stamp(data, 0, NEW_EPOCH)
+        new.append_as_follower(bytes(data), NOW_MS)
+        await asyncio.sleep(5)
+        assert work.names == [] and running is not None and running.done()
+        assert follower.truncations.find(partition) is None
+
+    simulate(scenario())
+
+
+def test_a_truncation_that_waits_for_room_does_not_outlive_the_broker() -> None:
+    async def scenario() -> None:
+        follower = Follower()
+        partition, work = follower.partition, follower.work
+        follower.copy(20, OLD_EPOCH)
+        await asyncio.sleep(0)
+        work.runs_at_once = False
+        follower.truncations.truncate(partition, 2)
+        _, _, future = work.waiting.pop()
+        future.set_exception(OSError(errno.ENOSPC, "full"))
+        await asyncio.sleep(0)
+        follower.truncations.cancel()
+        await asyncio.sleep(5)
+        assert work.names == []
 
     simulate(scenario())

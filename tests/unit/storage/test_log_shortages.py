@@ -4,6 +4,7 @@ Each run does the same work. In one of its operations, and in those that follow 
 gets an error, nothing else has changed, and the same call succeeds when there is room again. The log never gives up.
 """
 
+import contextlib
 import errno
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from ottla.storage.disk_errors import FailedSync, is_failure
 from ottla.storage.flush import sync
 from ottla.storage.log import Log, LogSettings
 from ottla.storage.opening import create_log
-from ottla.storage.truncation import finish_truncation, start_truncation
+from ottla.storage.truncation import Truncation, finish_truncation, start_anew, start_truncation
 from tests.samples import choose_sample
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.cleaner.compactions import carry_out, order_for, pairs
@@ -125,10 +126,11 @@ class Work:
             self.expected[base_offset + number] = record.value
 
     def truncate(self, offset: int) -> None:
-        truncation = start_truncation(self.log, offset)  # test_fetchers.py has its preparation, which may fail
+        truncation = self.insist(lambda: start_truncation(self.log, offset))
+        assert isinstance(truncation, Truncation)
+        self.expected = {key: value for key, value in self.expected.items() if key < self.log.end_offset}
         self.insist(truncation.run)
         finish_truncation(self.log, truncation)
-        self.expected = {key: value for key, value in self.expected.items() if key < self.log.end_offset}
 
     def expire(self, offset: int) -> None:
         self.log.advance_log_start(offset)
@@ -247,6 +249,100 @@ def check_ending(work: Work, ending: str) -> None:
     work.append(batch_of(b"more", producer_id=3, sequence=17), 6)
     unfinished = (names.CLEANED, names.SWAP, names.DELETED, names.TEMPORARY)
     assert not [name for name in disk.list(DIRECTORY) if name.endswith(unfinished)]
+
+
+def filled_log(disk: SimulatedDisk) -> Log:
+    """A log with many segments, their snapshots and an aborted transaction, opened again: nothing is cached."""
+    log = new_log(disk, SMALL)
+    for number in range(20):
+        append(log, batch_of(b"%03d" % number, producer_id=1, sequence=number), leader_epoch=number // 5)
+    append(log, batch_of(b"aborted", producer_id=2, sequence=0, transactional=True), leader_epoch=4)
+    append(log, batch.encode_control(2, 0, False, 0, NOW), leader_epoch=4)
+    log.close()
+    log = open_log(disk, SMALL, clean=True, recovery_point=log.end_offset)
+    log.on_disk_failure = _refuse_failure
+    return log
+
+
+CUTS: tuple[tuple[Callable[[Log], Truncation], list[int]], ...] = (
+    (lambda log: start_truncation(log, 7), list(range(7))),
+    (lambda log: start_truncation(log, 21), list(range(21))),  # the transaction is open again
+    (lambda log: start_anew(log, 0), []),
+    (lambda log: start_anew(log, 50), []),
+)
+"""Ways to cut the log of `filled_log`, with the offsets that stay."""
+
+
+@pytest.mark.parametrize(("cut", "kept"), CUTS)
+@pytest.mark.parametrize("times", [1, None])
+def test_a_truncation_is_finished_when_there_is_room(
+    cut: Callable[[Log], Truncation], kept: list[int], times: int | None
+) -> None:
+    # A file system that copies on write needs room for a rename and an unlink, too.
+    refused = 0
+    for after in range(80):
+        disk = new_disk(after)
+        log = filled_log(disk)
+        before = [record.offset for record in records(log)]
+        disk.run_short(after, times=times)
+        try:
+            truncation = cut(log)
+        except OSError as error:
+            assert not is_failure(error)
+            disk.heal()
+            assert [record.offset for record in records(log)] == before and log.aborted_transactions(0, 22), after
+            truncation = cut(log)
+        try:
+            truncation.run()
+        except OSError as error:
+            refused += 1
+            assert not is_failure(error)
+            disk.heal()
+            with pytest.raises(KafkaError):
+                append(log, batch_of(b"too early"))
+            assert [record.offset for record in records(log)] == kept, after
+            truncation.run()
+        disk.heal()
+        finish_truncation(log, truncation)
+        assert not log.has_failed and log.aborted_transactions(0, log.end_offset) == []
+        base = append(log, batch_of(b"new"), leader_epoch=9).base_offset
+        log.files.take_deleted().run()
+        assert [record.offset for record in records(log)] == [*kept, base], after
+        log.flush()
+        disk.crash(lose_unsynced=True)
+        again = open_log(disk, SMALL, recovery_point=log.recovery_point, log_start_offset=log.log_start_offset)
+        assert [record.offset for record in records(again)] == [*kept, base], after
+        assert again.epochs.entries == log.epochs.entries
+        assert not [name for name in disk.list(DIRECTORY) if name.endswith((names.DELETED, names.TEMPORARY))]
+    assert refused
+
+
+@pytest.mark.parametrize(("cut", "kept"), CUTS)
+@pytest.mark.parametrize("lose_unsynced", [False, True])
+def test_a_crash_while_a_truncation_waits_for_room_leaves_no_hole(
+    cut: Callable[[Log], Truncation], kept: list[int], lose_unsynced: bool
+) -> None:
+    # What is still there was cut off in memory only. It comes back, and the leader says again where to cut. A power cut
+    # may bring back any of the segments that were renamed since the last sync.
+    seen = set()
+    for after in range(80):
+        disk = new_disk(after)
+        log = filled_log(disk)
+        recovery_point = log.recovery_point
+        disk.run_short(after, times=None)
+        with contextlib.suppress(OSError):
+            cut(log).run()
+        disk.heal()
+        disk.crash(lose_unsynced)
+        again = open_log(disk, SMALL, recovery_point=recovery_point)
+        found = [record.offset for record in records(again)]
+        assert found[: len(kept)] == kept and (lose_unsynced or found == list(range(len(found)))), after
+        seen.add(len(found))
+        truncation = cut(again)
+        truncation.run()
+        finish_truncation(again, truncation)
+        assert [record.offset for record in records(again)] == kept
+    assert len(seen) > 1
 
 
 def test_a_compaction_begins_when_the_names_of_the_last_one_are_on_the_disk() -> None:

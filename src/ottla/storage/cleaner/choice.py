@@ -35,6 +35,7 @@ class DirtyLog(Protocol):
     end_offset: int
     first_dirty_offset: int
     recovery_point: int
+    truncations: int
     producers: ProducerStates
 
     @property
@@ -52,6 +53,8 @@ class Dirt(NamedTuple):
     dirty_bytes: int
     overdue_ms: int
     """For how long the oldest dirty segment has exceeded max.compaction.lag.ms; 0 if it has not."""
+    truncations: int
+    """How often the log had been truncated. A later truncation may have cut the last of the segments."""
 
     @property
     def ratio(self) -> float:
@@ -88,6 +91,7 @@ def measure_dirt(log: DirtyLog, last_stable_offset: int, rules: CompactionRules,
         sum(segment.size for segment in segments[: min(first_dirty, end)]),
         dirty_bytes,
         _find_overdue_ms(segments[first_dirty : len(segments) - 1], rules, now_ms) if dirty_bytes else 0,
+        log.truncations,
     )
 
 
