@@ -12,7 +12,7 @@ from ottla.replication.directory_failures import DirectoryFailures
 from ottla.replication.partition import Partition
 from ottla.replication.removals import Removals
 from ottla.storage.directories import DELETE, DataDirectory
-from ottla.storage.disk_errors import is_failure
+from ottla.storage.disk_errors import describe_error, is_failure
 from ottla.storage.files import Disk
 from ottla.storage.leftovers import remove_tree
 
@@ -42,7 +42,10 @@ class DeletedPartitions:
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[str, tuple[Partition, DataDirectory, int]] = {}
         """Directories that still have the name of a live partition, with the delay of their removal in ms."""
+        self._put_off: dict[str, tuple[Partition, DataDirectory, int]] = {}
+        """Those of them that the disk did not let be renamed. They wait apart from the others, which go on."""
         self._next: asyncio.Handle | None = None
+        self._retry: asyncio.Handle | None = None
 
     def add(self, partition: Partition, directory: DataDirectory) -> None:
         delay_ms = self._settings().log_segment_delete_delay_ms
@@ -56,29 +59,44 @@ class DeletedPartitions:
         """Rename directories, a few in each iteration of the loop. If the process dies, the next start goes on."""
         if self._next is not None:
             self._next.cancel()
-        self._next = None
-        try:
-            for path in list(islice(self._waiting, RENAMED_AT_ONCE)):
-                self._rename(path)
-        except OSError as error:
-            logger.warning("%d deleted partitions keep their names for now: %s", len(self._waiting), error)
-            self._next = self._loop.call_later(RETRY_S, self.rename_some)
-        else:
-            if self._waiting:
-                self._next = self._loop.call_soon(self.rename_some)
+            self._next = None
+        last_error: OSError | None = None
+        for path in list(islice(self._waiting, RENAMED_AT_ONCE)):
+            try:
+                self._rename(path, *self._waiting[path])
+            except OSError as error:
+                last_error = error
+                self._put_off[path] = self._waiting[path]
+            del self._waiting[path]
+        if last_error is not None:
+            count = len(self._put_off)
+            logger.warning("%d deleted partitions keep their names for now: %s", count, describe_error(last_error))
+            if self._retry is None:
+                self._retry = self._loop.call_later(RETRY_S, self._try_again)
+        if self._waiting:
+            self._next = self._loop.call_soon(self.rename_some)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self._waiting |= self._put_off
+        self._put_off.clear()
+        self.rename_some()
 
     def rename_all(self) -> None:
         """At the end of the broker. What cannot be renamed is when it starts the next time."""
-        if self._next is not None:
-            self._next.cancel()
-        for path in list(self._waiting):
+        for handle in (self._next, self._retry):
+            if handle is not None:
+                handle.cancel()
+        for path, deleted in (self._waiting | self._put_off).items():
             with suppress(OSError):
-                self._rename(path)
+                self._rename(path, *deleted)
 
     def free(self, path: str) -> None:
         """A new partition needs the path: rename the deleted one that still has it. OSError if that is not possible."""
-        if path in self._waiting:
-            self._rename(path)
+        for waiting in (self._waiting, self._put_off):
+            if path in waiting:
+                self._rename(path, *waiting[path])
+                del waiting[path]
 
     def remove(self, path: str) -> None:
         """Remove a directory that has the mark of deletion already, after file.delete.delay.ms."""
@@ -87,9 +105,8 @@ class DeletedPartitions:
     def _remove_after(self, delay_ms: int, path: str) -> None:
         self._removals.add(delay_ms, partial(remove_tree, self._disk, path))
 
-    def _rename(self, path: str) -> None:
+    def _rename(self, path: str, partition: Partition, directory: DataDirectory, delay_ms: int) -> None:
         """OSError if it has to be tried again."""
-        partition, directory, delay_ms = self._waiting[path]
         target = directory.marked_path(partition.topic, partition.index, self._unique(), DELETE)
         try:
             self._disk.rename(path, target)
@@ -99,4 +116,3 @@ class DeletedPartitions:
             self._failures.report_error(directory, f"{path} cannot be renamed", error)
         else:
             self._remove_after(delay_ms, target)
-        del self._waiting[path]

@@ -19,6 +19,7 @@ from ottla.cluster.topics import NewTopic, create_topic, delete_topic
 from ottla.config import BrokerConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import check, encode
+from ottla.replication.deleted_partitions import RENAMED_AT_ONCE
 from ottla.replication.partition import Partition
 from ottla.storage import names
 from ottla.storage.log import Log
@@ -249,6 +250,32 @@ def test_what_makes_room_takes_no_directory_offline(operation: str, number: int,
         assert not work.list_marked()
         await work.produce("expiring", 1)
         work.check()
+        work.broker.abort()
+
+    simulate(main())
+
+
+def test_a_deleted_partition_that_keeps_its_name_does_not_hold_up_the_others() -> None:
+    # One of two disks is full, and has more deleted partitions than are renamed in one iteration of the loop.
+    async def main() -> None:
+        work = Work(new_disk())
+        await work.broker.start()
+        node = work.broker.node
+        count = 2 * RENAMED_AT_ONCE + 20
+        new = NewTopic("many", count)
+        await node.metadata.change(lambda image: create_topic(image, new, node.config, node.random))
+        await node.replication.reconciliation.wait_until_created()
+        full = node.replicas.get("many", 0).log.directory.rpartition("/")[0]
+        work.disk.fail("rename", errno.ENOSPC, f"{full}/many-*", times=None)
+        await work.delete("many")
+        await asyncio.sleep(5)
+        left = {path: [name for name in work.disk.list(path) if name.startswith("many")] for path in DIRECTORIES}
+        assert not left.pop(next(path for path in DIRECTORIES if path != full))
+        assert len(left[full]) == count / 2, "these wait for room"
+        work.disk.heal()
+        await asyncio.sleep(5)
+        assert not work.list_marked() and not [name for name in work.disk.list(full) if name.startswith("many")]
+        assert not [each for each in node.replicas.directories if each.failure is not None]
         work.broker.abort()
 
     simulate(main())
