@@ -2,7 +2,8 @@
 
 `ottla.storage.cleaner` does the work, step by step. This module chooses the log, limits the speed and puts compacted
 segments into the log. If the log was truncated or deleted meanwhile, the result is thrown away. A log that cannot be
-compacted is reported in the log and in the metrics, and left alone until its settings change or the broker restarts.
+compacted is reported in the log and in the metrics, and left alone until its settings change or the broker restarts. A
+full disk, or a system without room for another process, is waited for.
 """
 
 import asyncio
@@ -20,7 +21,15 @@ from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.storage import names
 from ottla.storage.cleaner.choice import CompactionRules, Dirt, collect_last_batches, measure_dirt
-from ottla.storage.cleaner.order import BytesProcessed, Cleaned, CompactionOrder, Compactor, Summary, Uncleanable
+from ottla.storage.cleaner.order import (
+    BytesProcessed,
+    Cleaned,
+    CompactionOrder,
+    Compactor,
+    NoProcess,
+    Summary,
+    Uncleanable,
+)
 from ottla.storage.cleaner.swap import Phase, Swap
 from ottla.storage.directories import DataDirectory
 from ottla.storage.disk_errors import describe_error, is_failure
@@ -166,7 +175,7 @@ class Compaction:
         try:
             partition.log.end_swap()
             summary = await self._carry_out(partition, self._order(partition, dirt), left, dirt.truncations)
-        except (LogChanged, OSError, KafkaError, Uncleanable) as error:
+        except (LogChanged, OSError, KafkaError, NoProcess, Uncleanable) as error:
             self._compactor.end()
             await self._discard(partition)
             if isinstance(error, LogChanged) or not _is_intact(partition, left, dirt.truncations):
@@ -217,7 +226,10 @@ class Compaction:
         await self._offload(_discard, self._disk, partition.log.directory)
 
     def _handle_failure(self, partition: Partition, error: Exception) -> bool:
-        """Returns False if the disk is full: then no other log should be tried now."""
+        """Returns False if the disk is full, or there is no process: then no other log should be tried now."""
+        if isinstance(error, NoProcess):
+            logger.warning("compaction of %s waits: %s", partition, error)
+            return False
         cause = error.__cause__ if isinstance(error, KafkaError) else error
         if isinstance(cause, OSError) and not is_failure(cause):
             logger.warning("compaction of %s waits for the disk: %s", partition, describe_error(cause))

@@ -3,6 +3,8 @@
 import asyncio
 import errno
 import logging
+import os
+import subprocess
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from random import Random
@@ -15,6 +17,7 @@ from ottla.cluster.topics import NewTopic, create_topic
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.records.batch import check, encode
 from ottla.replication.partition import Partition
+from ottla.storage.cleaner.child import ChildCompactor
 from ottla.storage.cleaner.order import Uncleanable
 from tests.simulation.disk import Crashed, SimulatedDisk
 from tests.simulation.loop import simulate
@@ -267,6 +270,34 @@ def test_a_full_disk_is_waited_for() -> None:
         await shop.compact()
         assert partition.log.first_dirty_offset > 0 and latest(partition) == before
         await shop.broker.stop(1)
+
+    run(work)
+
+
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE])
+def test_a_process_is_waited_for(
+    number: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # The system has no room for another process for a while. No log is given up for that.
+    async def work() -> None:
+        shop = Workshop()
+        await shop.broker.start()
+        partition = await shop.topic("table")
+        write(partition, 30)
+        before, compaction = latest(partition), shop.broker.node.compaction
+        inline, compaction._compactor = compaction._compactor, ChildCompactor()
+        with monkeypatch.context() as patch:
+            patch.setattr(subprocess, "Popen", refuse)
+            await shop.compact()
+        assert not shop.uncleanable() and latest(partition) == before and not partition.log.first_dirty_offset
+        assert "cannot start the compacting process" in caplog.text
+        compaction._compactor = inline
+        await shop.compact()
+        assert partition.log.first_dirty_offset > 0 and latest(partition) == before
+        await shop.broker.stop(1)
+
+    def refuse(*arguments: object, **options: object) -> None:
+        raise OSError(number, os.strerror(number))
 
     run(work)
 

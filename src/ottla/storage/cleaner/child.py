@@ -6,6 +6,7 @@ notices that at its next report and ends, and the child waits while the broker s
 The child reads and writes only in the directory that an order names.
 """
 
+import errno
 import os
 import pickle
 import subprocess
@@ -14,13 +15,25 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import IO, Any
 
-from ottla.storage.cleaner.order import GIVEN_UP, BytesProcessed, Cleaned, CompactionOrder, Report, Uncleanable
+from ottla.storage.cleaner.order import (
+    GIVEN_UP,
+    BytesProcessed,
+    Cleaned,
+    CompactionOrder,
+    NoProcess,
+    Report,
+    Uncleanable,
+)
+from ottla.storage.disk_errors import describe_error
 from ottla.storage.files import Disk, RealDisk
 
 NICENESS = 5
 """Compaction gets the processor time that serving clients leaves."""
 
 _GO_ON = True
+_SHORTAGES = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+"""Errors of a fork that pass: too many processes, no memory, no descriptors for the pipes. EAGAIN does not pass if a
+file operation answers it, so it is none of the shortages of `disk_errors`."""
 
 
 class ChildCompactor:
@@ -61,16 +74,21 @@ class ChildCompactor:
 
 
 def _start() -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", __name__],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        },  # the child finds ottla where this process did
-        start_new_session=True,  # Ctrl-C is for the broker, which ends this one
-    )
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", __name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            },  # the child finds ottla where this process did
+            start_new_session=True,  # Ctrl-C is for the broker, which ends this one
+        )
+    except OSError as error:
+        if error.errno in _SHORTAGES:
+            raise NoProcess(f"cannot start the compacting process: {describe_error(error)}") from None
+        raise
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:

@@ -92,10 +92,15 @@ class Uncleanable(Exception):
     """This log cannot be compacted as it is; the message says why."""
 
 
+class NoProcess(Exception):
+    """The system has no process for a compaction now; the message says why."""
+
+
 class Compactor(Protocol):
     """Carries out one order at a time, step by step. Calls may block. Only `end` may be called during another call."""
 
-    def begin(self, order: CompactionOrder) -> None: ...
+    def begin(self, order: CompactionOrder) -> None:
+        """NoProcess if it has to be tried again later."""
 
     def step(self) -> Report:
         """The next report; a Summary ends the order. OSError if the disk fails, Uncleanable if the log is at fault."""
