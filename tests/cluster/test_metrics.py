@@ -1,12 +1,21 @@
 """What the metrics say about replication while a cluster loses a broker and gets it back."""
 
 import time
+from contextlib import closing
 from urllib.request import urlopen
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import ottla.testing
+from ottla.cli.cluster.overview import PartitionState, observe
+from ottla.client.client import Client
+from ottla.console.facts.metadata import read_snapshot
 from ottla.testing.local_cluster import ClusterBroker, LocalCluster, wait_until
+from ottla.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from tests.exposition import Exposition
 from tests.patience import PATIENCE_S
 
@@ -58,6 +67,27 @@ def check_lag(cluster: LocalCluster) -> None:
     assert all(age >= 60 for _, age in ages)
 
 
+def check_adding(cluster: LocalCluster, away: ClusterBroker) -> None:
+    """A partition does not miss a replica that a reassignment adds, in metrics, command line and console."""
+    cluster.create_topic("moving", partitions=1, replication_factor=1)
+    with closing(Client(cluster.client_settings)) as client:
+
+        def find() -> PartitionState:
+            return next(each for each in observe(client).partitions if each.where.topic == "moving")
+
+        leader = next(each for each in cluster.brokers if each.id == find().leader)
+        before = read(leader, f"{REPLICAS}_underreplicatedpartitions")
+        moving = ReassignablePartition(partition_index=0, replicas=[leader.id, away.id])
+        topic = ReassignableTopic(name="moving", partitions=[moving])
+        answer = client.ask_any(AlterPartitionReassignmentsRequest(topics=[topic]))
+        assert not answer.error_code and not answer.responses[0].partitions[0].error_code, answer
+        wait_until(lambda: read(leader, f"{REPLICAS}_reassigningpartitions") == 1)
+        assert read(leader, f"{REPLICAS}_underreplicatedpartitions") == before
+        assert (find().in_sync, find().adding) == ((leader.id,), (away.id,))
+        assert not find().is_under_replicated
+        assert not read_snapshot(client).topic("moving").under_replicated
+
+
 def test_trouble_and_its_end_are_in_the_metrics() -> None:
     with ottla.testing.cluster(brokers=3, metrics_port=0) as cluster:
         cluster.create_topic("orders", partitions=3, **{"min.insync.replicas": 2})
@@ -84,6 +114,7 @@ def test_trouble_and_its_end_are_in_the_metrics() -> None:
         assert add(others, "kafka_controller_controllerstats_uncleanleaderelections_total") == 0
         assert count_elections(others) > elected, "one of them has decided about it, and knows how long it took"
 
+        check_adding(cluster, lost)
         lost.restart()
         wait_until(lambda: add(cluster.brokers, f"{REPLICAS}_underreplicatedpartitions") == 0)
         assert add(others, f"{REPLICAS}_isrexpands_total") >= 3

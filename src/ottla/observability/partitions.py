@@ -69,7 +69,8 @@ class PartitionCollector:
         labels = (partition.topic, str(partition.index)) if has_row else ("", "")
         if partition.is_leader:
             self.leaders += 1
-            self.under_replicated += len(state.isr) < len(state.replicas)
+            # As in Kafka, replicas that a reassignment adds are not missed.
+            self.under_replicated += len(state.isr) < len(state.replicas) - len(state.adding)
             needed = min(partition.config.min_insync_replicas, len(state.replicas))
             self.under_min_isr += len(state.isr) < needed
             self.at_min_isr += len(state.isr) == needed

@@ -135,6 +135,20 @@ def test_partitions_in_trouble() -> None:
     assert "fine" not in text
 
 
+def test_replicas_that_a_reassignment_adds_are_not_missed() -> None:
+    """They count for min.insync.replicas, as in Kafka: the partition refuses acks=all until one of them is in sync."""
+    where = TopicPartition("moving", 0)
+    partition = PartitionState(where, 1, (1, 2, 3), (1,), (), adding=(2, 3))
+    brokers = [BrokerState(number, f"host:{number}", None, False) for number in (1, 2, 3)]
+    for least, is_under in ((1, False), (2, True)):
+        overview = Overview("cluster", brokers, [partition], {"moving": least}, [])
+        text = "\n".join(each.message for each in examine_overview(overview))
+        assert "fewer replicas in sync" not in text
+        assert overview.is_under_min_in_sync(partition) == is_under
+        assert ("refuse acks=all" in text) == is_under
+    assert partition._replace(in_sync=()).is_under_replicated
+
+
 def test_this_machine() -> None:
     assert machine.check_python((3, 10, 1)).level == PROBLEM
     assert machine.check_python((3, 14, 0)).level == OK

@@ -32,6 +32,8 @@ class PartitionState(NamedTuple):
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
     offline: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    """Replicas that a reassignment adds: some of `replicas`."""
 
     @property
     def is_offline(self) -> bool:
@@ -39,7 +41,8 @@ class PartitionState(NamedTuple):
 
     @property
     def is_under_replicated(self) -> bool:
-        return len(self.in_sync) < len(self.replicas)
+        """As in Kafka, replicas that a reassignment adds are not missed."""
+        return len(self.in_sync) < len(self.replicas) - len(self.adding)
 
     @property
     def leads_elsewhere(self) -> bool:
@@ -65,8 +68,6 @@ class Overview(NamedTuple):
     reassignments: list[Reassignment]
 
     def is_under_min_in_sync(self, partition: PartitionState) -> bool:
-        if not partition.is_under_replicated:
-            return False
         # A topic with fewer replicas than min.insync.replicas can be written to, in Ottla and in Kafka.
         needed = min(self.min_in_sync.get(partition.where.topic, 1), len(partition.replicas))
         return len(partition.in_sync) < needed
@@ -78,8 +79,8 @@ class Overview(NamedTuple):
 def observe(own: "Client", *, settings: bool = True, every_topic: bool = False) -> Overview:
     """Ask the cluster for everything that the actions show. Without `settings` min.insync.replicas are left out.
 
-    Only topics that lack a replica can be below min.insync.replicas, so only theirs is asked for, unless `every_topic`
-    says otherwise: of thousands of topics it takes seconds.
+    Only topics with a replica that is not in sync can be below min.insync.replicas, so only theirs is asked for, unless
+    `every_topic` says otherwise: of thousands of topics it takes seconds.
     """
     from ottla.wire.messages.describe_cluster import DescribeClusterRequest
     from ottla.wire.messages.metadata import MetadataRequest
@@ -91,24 +92,27 @@ def observe(own: "Client", *, settings: bool = True, every_topic: bool = False) 
         BrokerState(each.broker_id, f"{each.host}:{each.port}", each.rack, each.is_fenced)
         for each in sorted(described.brokers, key=lambda each: each.broker_id)
     ]
+    reassignments = list_reassignments(own)
+    adding = {each.where: each.adding for each in reassignments}
     partitions = [
         PartitionState(
-            TopicPartition(topic.name, each.partition_index),
+            where := TopicPartition(topic.name, each.partition_index),
             each.leader_id,
             tuple(each.replica_nodes),
             tuple(each.isr_nodes),
             tuple(each.offline_replicas),
+            adding.get(where, ()),
         )
         for topic in sorted(metadata.topics, key=attrgetter("name"))
         for each in sorted(topic.partitions, key=attrgetter("partition_index"))
     ]
-    topics = sorted({each.where.topic for each in partitions if every_topic or each.is_under_replicated})
+    topics = {each.where.topic for each in partitions if every_topic or len(each.in_sync) < len(each.replicas)}
     return Overview(
         described.cluster_id,
         brokers,
         partitions,
-        _fetch_min_in_sync(own, topics) if settings else {},
-        list_reassignments(own),
+        _fetch_min_in_sync(own, sorted(topics)) if settings else {},
+        reassignments,
     )
 
 

@@ -45,9 +45,8 @@ def _show_status(options: argparse.Namespace) -> int:
 def _find_trouble(overview: Overview, partition: PartitionState) -> list[str]:
     if partition.is_offline:
         return ["offline"]
-    if not partition.is_under_replicated:  # then it is not below min.insync.replicas either
-        return []
-    return ["under-replicated", *(["under-min-isr"] if overview.is_under_min_in_sync(partition) else [])]
+    trouble = ["under-replicated"] if partition.is_under_replicated else []
+    return [*trouble, "under-min-isr"] if overview.is_under_min_in_sync(partition) else trouble
 
 
 def _row(overview: Overview, partition: PartitionState) -> tuple[object, ...]:

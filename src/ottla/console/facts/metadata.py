@@ -8,6 +8,7 @@ from uuid import UUID
 from ottla.client.client import Client
 from ottla.errors import ErrorCode, KafkaError
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
+from ottla.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 
 
@@ -30,10 +31,13 @@ class PartitionState(NamedTuple):
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
     offline: tuple[int, ...]
+    adding: int
+    """How many of the replicas a reassignment adds."""
 
     @property
     def is_under_replicated(self) -> bool:
-        return len(self.in_sync) < len(self.replicas)
+        """As in Kafka, replicas that a reassignment adds are not missed."""
+        return len(self.in_sync) < len(self.replicas) - self.adding
 
 
 class TopicState(NamedTuple):
@@ -87,7 +91,8 @@ class Snapshot:
 
 def read_snapshot(client: Client) -> Snapshot:
     response: MetadataResponse = client.ask_any(MetadataRequest(topics=None, allow_auto_topic_creation=False))
-    topics = {name: _read_topic(topic, name) for topic in response.topics if (name := topic.name)}
+    adding = _count_adding(client)
+    topics = {name: _read_topic(topic, name, adding) for topic in response.topics if (name := topic.name)}
     led: dict[int, int] = {}
     held: dict[int, int] = {}
     count = under_replicated = leaderless = 0
@@ -131,7 +136,20 @@ def _with_fenced(client: Client, known: tuple[BrokerNode, ...]) -> tuple[BrokerN
     return tuple(sorted((*known, *(each for each in fenced if each.node_id not in there))))
 
 
-def _read_topic(topic: MetadataResponseTopic, name: str) -> TopicState:
+def _count_adding(client: Client) -> dict[tuple[str, int], int]:
+    """How many replicas are being added to each partition that is reassigned."""
+    try:
+        answer = client.ask_any(ListPartitionReassignmentsRequest(topics=None))
+    except KafkaError:  # an old broker
+        return {}
+    return {
+        (topic.name, each.partition_index): len(each.adding_replicas)
+        for topic in answer.topics
+        for each in topic.partitions
+    }
+
+
+def _read_topic(topic: MetadataResponseTopic, name: str, adding: dict[tuple[str, int], int]) -> TopicState:
     partitions = [
         PartitionState(
             each.partition_index,
@@ -139,6 +157,7 @@ def _read_topic(topic: MetadataResponseTopic, name: str) -> TopicState:
             tuple(each.replica_nodes),
             tuple(each.isr_nodes),
             tuple(each.offline_replicas),
+            adding.get((name, each.partition_index), 0),
         )
         for each in topic.partitions
     ]
