@@ -13,7 +13,7 @@ from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.directories import find_data_directory
 from ottla.cli.pairs import parse_pairs
 from ottla.config import BrokerConfig, ConfigError, Listener, read_properties
-from ottla.config.broker import ALL_DIRECTORIES
+from ottla.config.broker import ALL_DIRECTORIES, OLD_ADDRESS
 
 DEFAULT_HOST = "localhost"
 DEFAULT_PORT = 9092
@@ -51,6 +51,8 @@ def broker_config(options: Options, environment: Mapping[str, str]) -> BrokerCon
             given.pop("broker.id", None)
             given["node.id"] = str(options.node_id)
         if options.zookeeper is not None:
+            if not options.zookeeper.strip():
+                raise ConfigError("--zookeeper: it names no server, as in zk1:2181,zk2:2181/path")
             given["zookeeper.connect"] = options.zookeeper
         if options.allow_anonymous_network:
             given["allow.anonymous.network"] = "true"
@@ -102,9 +104,9 @@ def read_settings_file(path: str) -> dict[str, str]:
 
 def _listeners(given: Mapping[str, str], host: str | None, port: int | None) -> str:
     """The listeners of the file; --host and --port change a single one."""
-    if "listeners" not in given:
+    if not given.keys() & {"listeners", *OLD_ADDRESS}:
         listener = Listener("PLAINTEXT", DEFAULT_HOST, DEFAULT_PORT, "PLAINTEXT")
-    elif host is None and port is None:
+    elif host is None and port is None and "listeners" in given:
         return given["listeners"]
     else:
         bound = BrokerConfig.of(given).endpoints.bound

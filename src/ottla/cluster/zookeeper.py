@@ -44,6 +44,7 @@ from ottla.cluster.store import (
     StoreUnavailable,
     Watch,
 )
+from ottla.config.zookeeper_addresses import parse_zookeeper_connect
 from ottla.security.tls import TlsContext
 
 TICKS_PER_TIMEOUT = 8
@@ -84,13 +85,12 @@ class ZooKeeper:
         protect_nodes: bool = False,
         tls: TlsContext | None = None,
     ) -> None:
-        """`connect` is host:port,host:port/path; the path is created if it does not exist.
+        """`connect` is host:port,host:port/path, ValueError if it is not; the path is created if it does not exist.
 
         `credentials` is user:password for ZooKeeper's digest authentication. `protect_nodes` restricts every node to
         these credentials (zookeeper.set.acl), also those that others have created before.
         """
-        self.addresses, _, path = connect.partition("/")
-        self._root = f"/{path}".rstrip("/")
+        self.addresses, self._root = parse_zookeeper_connect(connect)
         self._session_timeout_s = session_timeout_s
         self._connection_timeout_s = connection_timeout_s
         self._credentials = credentials

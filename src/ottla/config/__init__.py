@@ -13,6 +13,7 @@ group.py           group settings
 client_metrics.py  settings of a subscription to client metrics
 listeners.py       the listener settings as typed addresses
 overrides.py       max.connections.per.ip.overrides
+zookeeper_addresses.py  zookeeper.connect
 description.py     settings as DescribeConfigs shows them
 loggers.py         levels of loggers
 properties.py      the syntax of Java's .properties files

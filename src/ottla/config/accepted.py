@@ -3,7 +3,8 @@
 One per line: name, type, Kafka's default (`-` is none, `""` is empty). Of a value, the type is checked; of a setting
 that can be changed while the broker runs also the range, so that a change gets the answer that Kafka gives.
 The first table has settings of Kafka 4.3; the second those that Kafka dropped, internal ones, and those of plug-ins,
-which are described only if they are set.
+which are described only if they are set. Four of the second do have an effect, where listeners are not set: host.name,
+port and their advertised twins (`broker.py`).
 """
 
 from ottla.config import settings

@@ -20,6 +20,9 @@ from ottla.config.settings import ConfigError, ConfigSource, suggest_name
 from ottla.config.topic import TopicConfig
 
 ALL_DIRECTORIES = "*"
+OLD_ADDRESS = {"host.name", "port"}
+OLD_ADVERTISED_ADDRESS = {"advertised.host.name", "advertised.port"}
+OLD_DEFAULT_PORT = 9092
 
 
 class BrokerConfig(BrokerSettings):
@@ -161,6 +164,22 @@ def _resolve_old_names(values: dict[str, Any], given: Mapping[str, str]) -> None
             raise ConfigError(f"broker.id: {number} differs from node.id ({values['node.id']})")
     if values["log.dirs"] is None:
         values["log.dirs"] = values["log.dir"]
+    _resolve_old_addresses(values, given)
+
+
+def _resolve_old_addresses(values: dict[str, Any], given: Mapping[str, str]) -> None:
+    """A server.properties of Kafka before 3.0 may have one address in two settings each instead of listeners."""
+    host, port = given.get("host.name", ""), given.get("port", str(OLD_DEFAULT_PORT))
+    if "listeners" not in given and given.keys() & OLD_ADDRESS:
+        values["listeners"] = (_write_listener(host, port),)
+    if "advertised.listeners" not in given and given.keys() & OLD_ADVERTISED_ADDRESS:
+        host, port = given.get("advertised.host.name", host), given.get("advertised.port", port)
+        values["advertised.listeners"] = (_write_listener(host, port),)
+
+
+def _write_listener(host: str, port: str) -> str:
+    host = host.strip()
+    return f"PLAINTEXT://{f'[{host}]' if ':' in host else host}:{port.strip()}"
 
 
 def _check_together(config: BrokerConfig) -> None:

@@ -28,6 +28,7 @@ from ottla.config.settings import (
     one_of_any_case,
 )
 from ottla.config.topic import COMPRESSION_TYPES, LONG_MAX, TIMESTAMP_TYPES
+from ottla.config.zookeeper_addresses import check_zookeeper_connect
 
 CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
 PER_BROKER = UpdateMode.PER_BROKER
@@ -71,7 +72,7 @@ class BrokerSettings(AuthorizerSettings, QuotaSettings, SecuritySettings):
         doc="Data directories that get no new replicas, or * for all. A broker with no other gets none (KIP-1066).",
     )
     zookeeper_connect = Setting(
-        STRING, "",
+        STRING, "", check_zookeeper_connect,
         doc="ZooKeeper servers of a cluster, host:port,.../path. Empty: this broker is a cluster of one.",
     )
     zookeeper_session_timeout_ms = Setting(

@@ -89,6 +89,19 @@ def test_a_port_moves_the_one_listener_of_the_file(tmp_path: Path) -> None:
     assert listener(up(config=file, host="::1")) == ("::1", 9092)
 
 
+def test_the_old_settings_of_the_address_are_used(tmp_path: Path) -> None:
+    file = properties(tmp_path, "broker.id=1\nhost.name=10.0.0.1\nport=9093\n")
+    assert listener(up(config=file)) == ("10.0.0.1", 9093)
+    assert listener(up(config=file, port=9094)) == ("10.0.0.1", 9094)
+
+
+@pytest.mark.parametrize("text", ["", " "])
+def test_an_empty_zookeeper_is_not_a_single_broker(text: str) -> None:
+    with pytest.raises(CommandError) as raised:
+        up(zookeeper=text)
+    assert str(raised.value) == "--zookeeper: it names no server, as in zk1:2181,zk2:2181/path"
+
+
 def test_a_relative_directory_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert data_directory(up(data="here")) == str(tmp_path / "here")

@@ -13,6 +13,27 @@ def test_by_default_plaintext_on_all_interfaces() -> None:
     assert endpoints.inter_broker == endpoints.bound[0]
 
 
+@pytest.mark.parametrize(
+    ("given", "bound", "advertised"),
+    [
+        ({"port": "9093"}, ("", 9093), None),
+        ({"host.name": "10.0.0.1"}, ("10.0.0.1", 9092), None),
+        ({"host.name": "::1", "port": "9093"}, ("::1", 9093), None),
+        ({"port": "9093", "advertised.host.name": "far"}, ("", 9093), ("far", 9093)),
+        ({"host.name": "near", "advertised.port": "443"}, ("near", 9092), ("near", 443)),
+        ({"advertised.host.name": "far"}, ("", 9092), ("far", 9092)),
+        ({"listeners": "PLAINTEXT://:1", "port": "2"}, ("", 1), None),
+    ],
+)
+def test_addresses_of_the_zookeeper_era(
+    given: dict[str, str], bound: tuple[str, int], advertised: tuple[str, int] | None
+) -> None:
+    """Before Kafka 3.0 host and port could have settings of their own."""
+    endpoints = BrokerConfig.of(given).endpoints
+    assert endpoints.bound == (Listener("PLAINTEXT", *bound, "PLAINTEXT"),)
+    assert endpoints.advertised == (advertised and (Listener("PLAINTEXT", *advertised, "PLAINTEXT"),))
+
+
 def test_named_listeners() -> None:
     """Names map to protocols without regard to case, IPv6 addresses have brackets, and the inter-broker listener has a
     name."""
