@@ -79,11 +79,15 @@ def test_a_broker_without_a_number_gets_one_and_keeps_it(cluster: LocalCluster) 
         new.close()
 
 
-def test_a_second_broker_with_the_same_id_is_refused(cluster: LocalCluster) -> None:
+@pytest.mark.parametrize("is_copy", [False, True], ids=["empty", "copy"])
+def test_a_second_broker_with_the_same_id_is_refused(cluster: LocalCluster, is_copy: bool) -> None:
+    """Also if somebody has copied the directory of the first one, with its identity."""
     first = cluster.brokers[0]
     settings = {"zookeeper_session_timeout_ms": 100}
     second = ClusterBroker(first.id, settings, cluster.store, BrokerNetwork())
     try:
+        if is_copy:
+            shutil.copytree(first.directory, second.directory, dirs_exist_ok=True)
         cluster.store.session_timeout_s = 0.1  # of the next session: a foreign node is waited for that long
         with pytest.raises(KafkaError) as refusal:
             second.restart()

@@ -258,8 +258,8 @@ class SimulatedDisk:
         self._directory(path)
         return Space(VOLUME_BYTES, VOLUME_BYTES // 2)
 
-    def boot_id(self) -> str:
-        return str(self._power_cuts)
+    def place(self, path: str) -> str:
+        return f"{self._power_cuts}{path}"
 
     def make_directory(self, path: str, *, durable: bool = True) -> bool:
         node = self.node(path)

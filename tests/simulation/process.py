@@ -76,8 +76,8 @@ class ProcessDisk:
     def space(self, path: str) -> Space:
         return self._disk.space(path)
 
-    def boot_id(self) -> str:
-        return self._disk.boot_id()
+    def place(self, path: str) -> str:
+        return self._disk.place(path)
 
     def make_directory(self, path: str, *, durable: bool = True) -> bool:
         return self._disk.make_directory(path, durable=durable)

@@ -141,7 +141,12 @@ class Member:
             from ottla.replication.peer_login import PeerLogin  # most clusters have none
 
             self._login = await doors.offload(PeerLogin, config, random, doors.offload, doors.clock.now_ms)
-        self._membership = Membership(self._store, config.node_id, self._directory_ids, random, doors.offload)
+        # With its place, because a copy of a directory has the same id, and a lock of its own.
+        locked = [
+            directory_id + doors.disk.place(each.path).encode()
+            for each, directory_id in zip(directories, self._directory_ids, strict=True)
+        ]
+        self._membership = Membership(self._store, config.node_id, locked, random, doors.offload)
         metadata = self._metadata = Metadata(self._membership.log, random, on_failure=doors.fail)
         copy = self._copy = LocalCopy(
             doors.disk, directories[0].path, doors.offload, doors.clock, lambda: metadata.image

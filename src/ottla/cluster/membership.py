@@ -43,18 +43,16 @@ logger = logging.getLogger(__name__)
 
 
 class Membership:
-    """One broker's session and registration. `directory_ids` says which data directories this process has locked."""
+    """One broker's session and registration. `locked` identifies the data directories that this process has locked."""
 
-    def __init__(
-        self, store: Store, broker_id: int, directory_ids: Sequence[bytes], random: Random, offload: Offload
-    ) -> None:
+    def __init__(self, store: Store, broker_id: int, locked: Sequence[bytes], random: Random, offload: Offload) -> None:
         self.on_expired: Callable[[], None] = _ignore
         """Called when the session has expired: the broker is fenced, or soon will be, and has to register again."""
         self.broker_id = broker_id
         self.broker_epoch = -1
         """The epoch of the last registration of this broker; -1 before the first."""
         self._incarnation = random.randbytes(16).hex()
-        self._directories = sorted(directory.hex() for directory in directory_ids)
+        self._directories = sorted(directory.hex() for directory in locked)
         self._connection = StoreConnection(store, random)
         self.log = SharedLog(self._connection, broker_id, random, offload)
         self._connection.on_state(self._handle_state_change)

@@ -12,8 +12,9 @@ Beside one directory per partition it holds Kafka's own files:
 
 and three of Ottla's own:
 
-    .ottla_running                      {"bootId": s, "brokerEpoch": n}: who used the directory last, and since which
-                                        start of the machine. A process that was killed loses nothing, only a machine
+    .ottla_running                      {"place": s, "brokerEpoch": n}: who used the directory last, and in which run of
+                                        the machine. A process that was killed loses nothing, only a machine does. It
+                                        says nothing about a copy of the directory, which may be torn
     .ottla_failed_fsync                 a process saw an fsync fail here; what it had written may be in memory only
     .ottla_checkpointed                 every log that had records when the broker started has a recovery point above 0
 
@@ -325,7 +326,7 @@ class DataDirectory:
 
     def mark_running(self, broker_epoch: int) -> None:
         """Take note of the broker's epoch, and of the present start of the machine."""
-        content = json.dumps({"bootId": self._disk.boot_id(), "brokerEpoch": broker_epoch}, separators=(",", ":"))
+        content = json.dumps({"place": self._disk.place(self.path), "brokerEpoch": broker_epoch}, separators=(",", ":"))
         self._disk.replace(_join(self.path, RUNNING), content.encode())
 
     def distrust(self) -> None:
@@ -394,14 +395,14 @@ class DataDirectory:
 
     def _read_running_mark(self) -> int:
         """The broker's epoch in its last run, if nothing can have been lost since: the machine has not been restarted,
-        and no fsync has failed."""
+        no fsync has failed, and the directory is not a copy."""
         try:
             mark = json.loads(self._disk.read(_join(self.path, RUNNING)))
-            boot_id, epoch = mark["bootId"], mark["brokerEpoch"]
+            place, epoch = mark["place"], mark["brokerEpoch"]
         except (FileNotFoundError, ValueError, TypeError, LookupError):
             return -1
-        is_same_boot = boot_id != "" and boot_id == self._disk.boot_id() and type(epoch) is int
-        return epoch if is_same_boot and not self.is_distrusted else -1
+        is_same_place = place != "" and place == self._disk.place(self.path) and type(epoch) is int
+        return epoch if is_same_place and not self.is_distrusted else -1
 
     def _take_clean_marker(self) -> tuple[bool, int]:
         """Remove the mark of a clean shutdown. Returns whether there was one, and the broker's epoch at that time."""

@@ -88,10 +88,10 @@ class Disk(Protocol):
 
     def space(self, path: str) -> Space: ...
 
-    def boot_id(self) -> str:
-        """Another one after each start of the machine; empty if it is not known.
+    def place(self, path: str) -> str:
+        """What tells this directory from a copy of it, and this run of the machine from others; empty if unknown.
 
-        As long as it stays the same, everything that was written can be read, synced or not.
+        As long as it stays the same, everything that was written there can be read, synced or not.
         """
 
     def make_directory(self, path: str, *, durable: bool = True) -> bool:
@@ -395,10 +395,11 @@ class RealDisk:
         volume = os.statvfs(path)
         return Space(volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize)
 
-    def boot_id(self) -> str:
+    def place(self, path: str) -> str:
         try:
+            status = os.stat(path)
             with open(_BOOT_ID, encoding="ascii") as file:
-                return file.read().strip()
+                return f"{file.read().strip()}/{status.st_dev:x}/{status.st_ino:x}"
         except OSError:
             return ""
 

@@ -238,7 +238,7 @@ class OverlayDisk:
     def space(self, path: str) -> Space:
         return Space(self._budget.limit, self._budget.limit - self._budget.used)
 
-    def boot_id(self) -> str:
+    def place(self, path: str) -> str:
         return ""
 
     def make_directory(self, path: str, *, durable: bool = True) -> bool:

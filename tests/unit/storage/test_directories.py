@@ -4,6 +4,7 @@ import errno
 import logging
 from pathlib import Path
 from random import Random
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -449,6 +450,20 @@ def test_a_killed_process_has_lost_nothing_unless_the_machine_started_again() ->
     assert DataDirectory.open(disk, "/data").killed_at == -1
 
 
+def test_a_copy_of_a_directory_is_not_taken_for_the_original(tmp_path: Path) -> None:
+    """It may have been made while a broker wrote."""
+    disk, original, copy, moved = RealDisk(), tmp_path / "original", tmp_path / "copy", tmp_path / "moved"
+    directory = DataDirectory.open(disk, str(original))
+    directory.mark_running(17)
+    directory.close(clean=False)
+    copytree(original, copy)
+    original.rename(moved)
+    for path, epoch in ((copy, -1), (moved, 17)):
+        again = DataDirectory.open(disk, str(path))
+        assert again.killed_at == epoch
+        again.close(clean=False)
+
+
 def test_a_failed_fsync_counts_as_a_loss() -> None:
     disk = SimulatedDisk(Random(1))
     directory = DataDirectory.open(disk, "/data")
@@ -459,7 +474,7 @@ def test_a_failed_fsync_counts_as_a_loss() -> None:
 
 
 def test_a_damaged_mark_of_a_run_tells_nothing() -> None:
-    for content in (b"", b"{", b"[]", b'{"bootId":"0"}', b'{"bootId":"0","brokerEpoch":"17"}'):
+    for content in (b"", b"{", b"[]", b'{"place":"0/data"}', b'{"place":"0/data","brokerEpoch":"17"}'):
         disk = SimulatedDisk(Random(1))
         disk.make_directory("/data")
         disk.replace("/data/.ottla_running", content)
