@@ -51,7 +51,8 @@ class Alone:
     async def open(self, config: BrokerConfig, directories: Sequence[DataDirectory]) -> Metadata:
         doors, first = self._doors, directories[0]
         self._directories = directories
-        if doors.disk.exists(f"{first.path}/{CLUSTER_COPY}"):
+        copy = f"{first.path}/{CLUSTER_COPY}"
+        if doors.disk.exists(copy) and doors.disk.list(copy):  # it is empty if the store could not be reached
             raise DirectoryError(
                 f"{first.path} belongs to a broker of a cluster: start it with --zookeeper, or with zookeeper.connect"
             )
