@@ -203,12 +203,12 @@ def _assign_replicas(image: Image, topic: NewTopic, config: BrokerConfig, random
         return _check_assignments(image, topic)
     partitions = config.num_partitions if topic.partitions == -1 else topic.partitions
     factor = config.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
+    if factor < 1:  # Kafka checks this first
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"a topic needs at least 1 replica, not {factor}")
     if partitions < 1:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic needs at least 1 partition, not {partitions}")
     if partitions > PARTITIONS_MAX:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{partitions} partitions; {PARTITIONS_MAX} are the limit")
-    if factor < 1:
-        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"a topic needs at least 1 replica, not {factor}")
     return place_replicas(image, partitions, factor, random)
 
 

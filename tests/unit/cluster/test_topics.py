@@ -103,6 +103,7 @@ def test_bad_names(name: str) -> None:
             "'__cluster_metadata' is the metadata log of the broker",
         ),
         (NewTopic("n", 0), ErrorCode.INVALID_PARTITIONS, "a topic needs at least 1 partition, not 0"),
+        (NewTopic("n", 0, 0), ErrorCode.INVALID_REPLICATION_FACTOR, "a topic needs at least 1 replica, not 0"),
         (NewTopic("n", -2), ErrorCode.INVALID_PARTITIONS, "a topic needs at least 1 partition, not -2"),
         (NewTopic("n", 10_001), ErrorCode.POLICY_VIOLATION, "10001 partitions; 10000 are the limit"),
         (NewTopic("n", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR, "a topic needs at least 1 replica, not 0"),
