@@ -160,6 +160,11 @@ def encode_identity(identity: DirectoryIdentity) -> bytes:
 def decode_identity(data: bytes) -> DirectoryIdentity:
     """ValueError with the reason if this is not the meta.properties of a Kafka 4 directory."""
     values = read_properties(data.decode("utf-8"))
+    if values.get("version") == "0":
+        raise ValueError(
+            "its version is '0': Kafka wrote it when its metadata were in ZooKeeper, and Ottla cannot read those. Start"
+            " with another directory, and copy the topics from that Kafka with a MirrorSourceConnector"
+        )
     if values.get("version") != _META_VERSION:
         raise ValueError(f"its version is {values.get('version')!r}, not {_META_VERSION!r}")
     missing = [key for key in ("cluster.id", "node.id", "directory.id") if not values.get(key)]

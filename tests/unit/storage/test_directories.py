@@ -109,6 +109,8 @@ def test_the_identity_file_has_the_format_of_kafka() -> None:
     )
     comment = b"#\n#Sat Nov 15 00:00:00 UTC 2025\n"
     theirs = b"node.id=7\ndirectory.id=AAECAwQFBgcICQoLDA0ODw\nversion=1\ncluster.id=a\\=b\n"
+    with pytest.raises(ValueError, match=r"its version is '0': .* Start with another directory"):
+        decode_identity(b"version=0\nbroker.id=1\ncluster.id=a\n")  # of Kafka with ZooKeeper
     assert decode_identity(comment + theirs) == DirectoryIdentity("a=b", 7, DIRECTORY_ID)
     strange = DirectoryIdentity("a = b#c!d:e\\f", 0, DIRECTORY_ID)
     assert decode_identity(encode_identity(strange)) == strange
