@@ -39,7 +39,7 @@ class Entrance:
         self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._reserved.bind((HOST, 0))
         self.port: int = self._reserved.getsockname()[1]
-        self._server: asyncio.Server | None = None
+        self._listener: socket.socket | None = None
 
     def open(self) -> None:
         self._links.call(self._open())
@@ -52,18 +52,27 @@ class Entrance:
         self._reserved.close()
 
     async def _open(self) -> None:
-        if self._server is None:
-            self._server = await asyncio.start_server(self._serve, HOST, self.port, reuse_address=True)
+        if self._listener is None:
+            self._listener = listener = socket.create_server((HOST, self.port))
+            listener.setblocking(False)
+            # Not an asyncio.Server: closed just after it has accepted a connection, that one loses its socket unclosed.
+            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
     async def _close(self) -> None:
-        server, self._server = self._server, None
-        if server is not None:
-            server.close()
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            asyncio.get_running_loop().remove_reader(listener)
+            listener.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._links.tasks.add(task)
+    def _accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(BlockingIOError, ConnectionAbortedError):
+            connection, _ = listener.accept()
+            task = asyncio.get_running_loop().create_task(self._serve(connection))
+            self._links.tasks.add(task)
+            task.add_done_callback(self._links.tasks.discard)
+
+    async def _serve(self, connection: socket.socket) -> None:
+        reader, writer = await asyncio.open_connection(sock=connection)
         upstream: asyncio.StreamWriter | None = None
         try:
             beginning = b""
@@ -86,7 +95,6 @@ class Entrance:
         except (OSError, EOFError):
             pass
         finally:
-            self._links.tasks.discard(task)
             for end in (writer, upstream):
                 if end is not None:
                     end.transport.abort()
@@ -161,6 +169,7 @@ class Links:
             gate.clear()
 
     async def _end_tasks(self) -> None:
+        await asyncio.sleep(0)  # every task has begun, so that it closes its connection when it is cancelled
         ending = list(self.tasks)
         for task in ending:
             task.cancel()

@@ -1,5 +1,6 @@
 """Links deliver what is sent, hold back what is sent in a direction that is cut, and refuse when they are closed."""
 
+import gc
 import socket
 import struct
 import threading
@@ -112,3 +113,16 @@ def test_a_closed_entrance_refuses_and_keeps_its_port() -> None:
             entrance.close()
             with pytest.raises(ConnectionRefusedError):
                 socket.create_connection((HOST, entrance.port), PATIENCE_S)
+
+
+def test_an_entrance_that_closes_forgets_no_connection() -> None:
+    """A connection that has just been accepted is served or closed: an unclosed socket would be a warning."""
+    with echo_server() as port, open_links() as links:
+        entrance = links.add("b", port, "a")
+        for _ in range(300):
+            entrance.open()
+            connections = [socket.create_connection((HOST, entrance.port)) for _ in range(3)]
+            entrance.close()
+            for connection in connections:
+                connection.close()
+    gc.collect()
