@@ -8,6 +8,7 @@ import asyncio
 from random import Random
 from typing import cast
 
+from ottla.records.batch import headers
 from ottla.storage.log import Log
 from ottla.topic_partition import TopicPartition
 from tests.simulation import admin, administrator
@@ -175,12 +176,17 @@ class ClusterScenario:
         return await read_log(leader, partition)
 
     def _compare_replicas(self) -> None:
-        """Every replica has the same bytes as the others, from the first batch to the last."""
+        """Every replica has the same bytes as the others, from the first batch to the last, and knows their epochs."""
         for partition in self.partitions:
             logs = {}
             for machine in self.cluster.machines:
                 assert machine.process is not None
-                logs[machine.name] = read_bytes(machine.process.broker.node.replicas.get(*partition).log)
+                log = machine.process.broker.node.replicas.get(*partition).log
+                logs[machine.name] = data = read_bytes(log)
+                for _, header in headers(data):
+                    known = log.epochs.epoch_at(header.last_offset)
+                    if known != header.leader_epoch:
+                        self.problems.append(f"WRONG EPOCH {known} on {machine.name}, {partition}: {header}")
             if len(set(logs.values())) > 1:
                 lengths = {name: len(data) for name, data in logs.items()}
                 self.problems.append(f"DIVERGED {partition}: {lengths}")

@@ -6,6 +6,8 @@ must hold:
 
 - A record that all in-sync replicas have, so that its producer got an answer, is in the log of every later leader.
 - Records below a high watermark never change.
+- Each replica knows in which leader epochs its records were written. A leader tells its followers by that where their
+  logs diverge, maybe long after it went wrong.
 - When the trouble is over, all logs become equal.
 """
 
@@ -185,9 +187,11 @@ class ReplicationHistory:
             partition = self.cluster[broker_id].partition()
             high_watermark = partition.high_watermark.value
             assert high_watermark <= partition.log.end_offset
-            if not partition.is_leader:
-                continue
-            for offset, _, value in read(partition.log):
+            for offset, epoch, value in read(partition.log):
+                known = partition.log.epochs.epoch_at(offset)
+                assert known == epoch, f"broker {broker_id} takes offset {offset} of epoch {epoch} for one of {known}"
+                if not partition.is_leader:
+                    continue
                 if offset < high_watermark and self.committed.setdefault(offset, value) != value:
                     raise LostRecord(f"offset {offset} was {self.committed[offset]!r} and is {value!r} on {broker_id}")
 

@@ -10,6 +10,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.replication import following
 from ottla.replication.fetchers import Fetchers
 from ottla.replication.partition import Partition
+from ottla.storage.epochs import LeaderEpochs
 from ottla.wire.fetch import EpochEndOffset
 from tests.simulation.replication import run
 from tests.unit.storage.truncating import truncate_to
@@ -42,11 +43,21 @@ def never_truncate(log: Any, leaders: EpochEndOffset) -> int:
     return int(log.end_offset)
 
 
+def forget_the_first_start(epochs: LeaderEpochs, epoch: int, start_offset: int) -> None:
+    """An epoch that goes on after another one without records begins there."""
+    ASSIGN(epochs, epoch, start_offset)
+    if epochs.latest_start < start_offset:
+        epochs._cut(len(epochs.entries) - 1)
+        epochs._put(epoch, start_offset)
+
+
+ASSIGN = LeaderEpochs.assign
 FOLLOW = Fetchers.follow
 
 
 MUTANTS: dict[str, tuple[object, str, Callable[..., Any]]] = {
     "truncates to the high watermark": (Fetchers, "follow", truncate_to_high_watermark),
+    "forgets where an epoch began": (LeaderEpochs, "assign", forget_the_first_start),
     "never truncates": (following, "find_divergence", never_truncate),
 }
 

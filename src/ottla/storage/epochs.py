@@ -61,15 +61,17 @@ class LeaderEpochs:
         return not self.is_dirty or _keep_before(self.entries, end_offset) == _keep_before(self._loaded, end_offset)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Take note that `epoch` begins at `start_offset`. An epoch keeps the first start that it is given."""
+        """Take note that `epoch` begins at `start_offset`, the end of the log. An epoch keeps its first start."""
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"epoch {epoch} at offset {start_offset}")
         if epoch == self.latest and start_offset >= self._starts[-1]:
             return
-        # Entries that contradict the new one belong to records that were truncated, or to epochs without records.
-        keep = min(bisect_left(self._epochs, epoch), bisect_left(self._starts, start_offset))
-        self._cut(keep)
-        self._put(epoch, start_offset)
+        # Epochs that begin at the end of the log have no records. A leader notes its epoch before it has one, and may
+        # then copy records of an earlier epoch from the next leader: that epoch goes on where it had ended.
+        self._cut(bisect_left(self._starts, start_offset))
+        if epoch != self.latest:
+            self._cut(bisect_left(self._epochs, epoch))
+            self._put(epoch, start_offset)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The largest epoch that is not above this one, and its end offset; (-1, -1) if this log does not know.

@@ -283,8 +283,7 @@ class Recovery:
         return Damage(self.end_offset, next_offset, position, end)
 
     def _replay(self, file: File, position: int, header: BatchHeader, aborted: list[AbortedTransaction]) -> None:
-        if header.leader_epoch > self.epochs.latest:
-            self.epochs.assign(header.leader_epoch, header.base_offset)
+        self._replay_epoch(header)
         if header.producer_id >= 0:
             marker = read_marker(file, position, header)
             if marker is not None:
@@ -292,6 +291,13 @@ class Recovery:
                 if entry is not None:
                     aborted.append(entry)
             self.producers.replay(header, header.base_offset, marker)
+
+    def _replay_epoch(self, header: BatchHeader) -> None:
+        """Take over the batch's epoch where the file of the epochs lacks it, or has one there that got no records."""
+        offset = max(header.base_offset, self.log_start_offset)
+        epoch = header.leader_epoch
+        if header.last_offset >= offset and epoch >= 0 and epoch != self.epochs.epoch_at(offset):
+            self.epochs.assign(epoch, offset)
 
     def _report(self) -> None:
         self._reported = self._done

@@ -46,6 +46,12 @@ def test_an_entry_that_contradicts_older_ones_replaces_them() -> None:
         epochs((-1, 0))
 
 
+def test_an_epoch_goes_on_after_one_without_records() -> None:
+    # A leader of epoch 5 that wrote nothing copies further records of epoch 4 from the next leader.
+    assert epochs((3, 0), (4, 1), (5, 5), (4, 5)).entries == [(3, 0), (4, 1)]
+    assert epochs((3, 0), (4, 1), (5, 5), (6, 5), (4, 5), (6, 7)).entries == [(3, 0), (4, 1), (6, 7)]
+
+
 @pytest.mark.parametrize(
     ("asked", "answer"),
     [(-1, (-1, -1)), (1, (1, 10)), (2, (2, 20)), (3, (2, 20)), (4, (2, 20)), (5, (5, 33)), (6, (-1, -1))],

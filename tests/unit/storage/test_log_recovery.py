@@ -244,6 +244,36 @@ def test_half_written_epochs_are_read_from_the_log(content: bytes, clean: bool) 
     assert log.epochs.entries == [(0, 0), (1, 7), (2, 14)]
 
 
+def test_the_epochs_of_batches_after_the_last_flush_count() -> None:
+    # The file has epoch 5, in which this replica led without a record. Then it copied a record of epoch 4.
+    disk = new_disk()
+    log = new_log(disk)
+    append(log, batch_of(b"a"), leader_epoch=3)
+    append(log, batch_of(b"b"), leader_epoch=4)
+    log.epochs.assign(5, log.end_offset)
+    log.flush()
+    copied = bytearray(batch_of(b"c"))
+    batch.stamp(copied, 2, 4)
+    log.append_as_follower(bytes(copied), NOW)
+    disk.crash(lose_unsynced=False)
+    assert open_log(disk, recovery_point=2).epochs.entries == [(3, 0), (4, 1)]
+
+
+def test_the_epochs_of_deleted_records_do_not_come_back() -> None:
+    # The first segment has batches below the start of the log, and one that contains it.
+    disk = new_disk()
+    log = new_log(disk)
+    append(log, batch_of(b"a"), leader_epoch=3)
+    append(log, batch_of(b"b", b"c", b"d"), leader_epoch=4)
+    append(log, batch_of(b"e"), leader_epoch=7)
+    log.advance_log_start(2)
+    log.flush()
+    for recovery_point in (0, 5):
+        disk.crash(lose_unsynced=False)
+        found = open_log(disk, recovery_point=recovery_point, log_start_offset=2)
+        assert found.epochs.entries == [(4, 2), (7, 4)]
+
+
 def test_epochs_beyond_the_end_are_forgotten() -> None:
     disk = crashed(b"a", b"b")
     overwrite(disk, f"{DIRECTORY}/leader-epoch-checkpoint", b"0\n2\n0 0\n7 1000\n")
