@@ -1,9 +1,18 @@
 """Logs that diverged become equal again, also with the help of a leader that had a part in several epochs."""
 
 import asyncio
+from dataclasses import replace
 
+from ottla.records import batch
 from tests.simulation.loop import simulate
-from tests.unit.replication.small_cluster import SmallCluster, read
+from tests.unit.replication.small_cluster import SmallBroker, SmallCluster, read
+from tests.unit.storage.cleaner.compactions import compact, contents, pairs
+
+
+def put(broker: SmallBroker, *records: tuple[str, str | None]) -> None:
+    now_ms = broker.clock.now_ms()
+    data = memoryview(pairs(*records, timestamp=now_ms))
+    broker.partition().append(data, batch.check_client_batch(data), now_ms, 1)
 
 
 def test_a_leader_that_led_before_without_a_record_knows_the_epochs_of_its_log() -> None:
@@ -38,6 +47,41 @@ def test_a_leader_that_led_before_without_a_record_knows_the_epochs_of_its_log()
         expected = [b"common", b"1", b"2", b"3", b"4", b"5", b"end"]
         assert [value for _, _, value in read(cluster[3].log())] == expected
         assert read(cluster[3].log()) == read(cluster[2].log()) == read(cluster[1].log())
+        await cluster.close()
+
+    simulate(main())
+
+
+def test_a_leader_that_copied_a_compacted_log_knows_epochs_without_records() -> None:
+    """Otherwise it took an epoch for longer than it was, and a replica could keep a record that nobody else had."""
+
+    async def main() -> None:
+        cluster = SmallCluster(1, 2, 3, topic={"cleanup.policy": "compact"})
+        state = replace(cluster.elect(3, learners=()), replicas=(1, 3), isr=(1, 3))
+        for broker_id in (1, 3):
+            cluster[broker_id].learn(0, state)
+        put(cluster[3], ("first", "x"))
+        await cluster.wait_for(lambda: cluster[1].log().end_offset == 1)
+        cluster.network.partition("b1", "b3")
+        put(cluster[3], ("never copied", "x"))
+        for epoch, records in ((1, [("k", "1"), ("k", "2")]), (2, [("k", "3"), ("end", "x")])):
+            state = replace(state, leader=1, isr=(1,), leader_epoch=epoch, partition_epoch=epoch)
+            cluster[1].learn(0, state)
+            for record in records:
+                put(cluster[1], record)
+        compact(cluster[1].disk, cluster[1].log())
+        assert contents(cluster[1].log()) == [(0, "first", "x"), (3, "k", "3"), (4, "end", "x")]
+        state = replace(state, replicas=(1, 2, 3), leader_epoch=3, partition_epoch=3)
+        for broker_id in (1, 2):
+            cluster[broker_id].learn(0, state)
+        await cluster.wait_for(lambda: cluster[2].log().end_offset == cluster[1].log().end_offset)
+        state = cluster.states[0] = replace(state, leader=2, isr=(1, 2), leader_epoch=4, partition_epoch=4)
+        cluster.network.heal_all()
+        for broker_id in (1, 2, 3):
+            cluster[broker_id].learn(0, state)
+        put(cluster[2], ("end", "y"))
+        await cluster.wait_for_copies()
+        await cluster.wait_for(lambda: contents(cluster[3].log()) == contents(cluster[2].log()))
         await cluster.close()
 
     simulate(main())

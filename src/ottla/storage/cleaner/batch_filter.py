@@ -7,6 +7,8 @@
   has no records any more is treated alike.
 - A batch without records goes, unless it is the last of a producer that may go on (its sequence is needed to recognise
   a retry), or the last one of the compacted part (so that the end of the log is never lost). Its header then stays.
+- The header of the first batch of each leader epoch stays, too, without its producer. Who copies the log learns from it
+  where the epoch began, and can say as a leader where the log of a replica diverges that was away.
 """
 
 from ottla.records.batch import (
@@ -29,6 +31,8 @@ from ottla.storage.files import Bytes
 _TIME_MIN, _TIME_MAX = -(1 << 63), (1 << 63) - 1
 _LASTING = LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
 """The attributes that a batch without records keeps."""
+_NO_PRODUCER = {"producer_id": -1, "producer_epoch": -1, "base_sequence": -1}
+_NO_TIMESTAMP = -1
 
 
 class BatchFilter:
@@ -39,6 +43,8 @@ class BatchFilter:
         self._trace = trace
         self._up_to = order.up_to
         self._horizon = min(order.now_ms + order.delete_retention_ms, _TIME_MAX)
+        self._leader_epoch: int | None = None
+        """The leader epoch of the last batch that was filtered."""
         self.records_read = 0
         self.records_written = 0
         self.keyless = 0
@@ -51,8 +57,12 @@ class BatchFilter:
         else:
             aborted = self._trace.follow_data(header)
             rest = None if aborted or not header.record_count else self._filter_records(header, batch)
+        begins_epoch = header.leader_epoch != self._leader_epoch
+        self._leader_epoch = header.leader_epoch
         if rest is None and self._is_needed(header):
-            rest = _make_empty(header)
+            rest = _make_empty(header, header.attributes & _LASTING, header.max_timestamp)
+        elif rest is None and begins_epoch:
+            rest = _make_empty(header._replace(**_NO_PRODUCER), header.attributes & LOG_APPEND_TIME, _NO_TIMESTAMP)
         if rest is not None:
             self.records_written += rest[0].record_count
         return rest
@@ -121,7 +131,7 @@ class BatchFilter:
         return read_header(packed), packed
 
 
-def _make_empty(header: BatchHeader) -> tuple[BatchHeader, Bytes]:
-    fresh = header._replace(attributes=header.attributes & _LASTING, base_timestamp=-1, record_count=0)
-    packed = repack(fresh, 0, b"", header.max_timestamp)
+def _make_empty(header: BatchHeader, attributes: int, max_timestamp: int) -> tuple[BatchHeader, Bytes]:
+    fresh = header._replace(attributes=attributes, base_timestamp=_NO_TIMESTAMP, record_count=0)
+    packed = repack(fresh, 0, b"", max_timestamp)
     return read_header(packed), packed

@@ -54,7 +54,7 @@ def test_small_segments_become_one_and_the_rest_of_the_log_is_found() -> None:
     assert before > 5 and len(log.segments) == 2
     kept = [offset for offset, _, _ in contents(log)]
     assert kept == list(range(20, 60))
-    for offset in range(60):
+    for offset in range(1, 60):  # at 0 is the empty batch with which the leader epoch begins
         read = log.read(offset, 1, up_to=log.end_offset, at_least_one=True)
         assert read is not None and batch.read_header(read.slice.read()).base_offset == max(offset, 20)
     assert [record.offset for record in records(log)] == kept
@@ -165,7 +165,7 @@ def test_the_last_batch_of_a_producer_keeps_its_sequence() -> None:
     put(log, ("a", "3"), ("b", "3"))
     compact(disk, log)
     assert contents(log) == [(3, "a", "3"), (4, "b", "3")]
-    empty = stored(log)[0][0]
+    empty = stored(log)[1][0]
     assert (empty.base_offset, empty.last_offset, empty.record_count, empty.base_sequence) == (1, 2, 0, 1)
     log.close()
     for name in disk.list(DIRECTORY):
@@ -260,11 +260,41 @@ def test_a_segment_without_records_keeps_the_start_of_the_log() -> None:
     put(log, ("a", "1"))
     log.roll(NOW)
     put(log, ("a", "2"))
+    log.roll(NOW)
+    put(log, ("a", "3"))
+    log.advance_log_start(1)
+    log.drop_segments(1)
     compact(disk, log, segment_bytes=1)
-    assert [segment.size > 0 for segment in log.segments] == [False, True, False]
+    assert [segment.size > 0 for segment in log.segments] == [True, True, False]
+    put(log, ("a", "4"))
+    log.roll(NOW)
+    compact(disk, log, segment_bytes=1)
+    assert [segment.base_offset for segment in log.segments if not segment.size] == [2, 4]
     log.close()
-    log = open_log(disk, SETTINGS, clean=True)
-    assert log.log_start_offset == 0 and contents(log) == [(1, "a", "2")]
+    log = open_log(disk, SETTINGS, clean=True, log_start_offset=1)
+    assert log.log_start_offset == 1 and contents(log) == [(3, "a", "4")]
+
+
+def test_every_leader_epoch_keeps_its_beginning() -> None:
+    # Who copies the log finds each epoch, although all records of epochs 2 and 3 are gone, with their producers.
+    disk, log = new()
+    append(log, pairs(("first", "x")), leader_epoch=1)
+    append(log, pairs(("a", "1"), producer_id=7, sequence=0), leader_epoch=2)
+    append(log, pairs(("a", "2"), ("b", "2")), leader_epoch=2)
+    append(log, pairs(("a", "3"), producer_id=8, sequence=0, transactional=True), leader_epoch=3)
+    append(log, batch.encode_control(8, 0, False, 0, NOW), leader_epoch=3)
+    append(log, pairs(("a", "4"), ("b", "4"), ("first", "y")), leader_epoch=5)
+    log.producers.clear()
+    for _ in range(3):
+        log.first_dirty_offset = 0
+        compact(disk, log, delete_retention_ms=0)
+    assert contents(log) == [(6, "a", "4"), (7, "b", "4"), (8, "first", "y")]
+    begins = [(header.leader_epoch, header.base_offset) for header, _ in stored(log)]
+    assert begins == log.epochs.entries == [(1, 0), (2, 1), (3, 4), (5, 6)]
+    assert all(header.producer_id == -1 and not header.is_transactional for header, _ in stored(log))
+    copy = new_log(new_disk(), SETTINGS)
+    copy.append_as_follower(b"".join(segment.file.read_at(0, segment.size) for segment in log.segments), NOW)
+    assert copy.epochs.entries == log.epochs.entries and not copy.producers.producers
 
 
 def test_damage_does_not_get_a_correct_checksum() -> None:
