@@ -276,12 +276,29 @@ class Compaction:
             match report:
                 case BytesProcessed(size):
                     await self._keep_pace(size)
-                case Cleaned(_, sources):
+                case Cleaned(_, sources, deletes_removed_before):
+                    await self._note_removed_deletes(partition, deletes_removed_before)
+                    if not _is_intact(partition, segments, truncations):
+                        raise LogChanged
                     replaced = segments[: len(sources)]
                     del segments[: len(sources)]
                     await self._swap(partition, replaced)
                 case Summary():
                     return report
+
+    async def _note_removed_deletes(self, partition: Partition, before: int) -> None:
+        """Write down that tombstones are gone before the segments without them take the place of the others."""
+        removed = partition.log.removed_deletes
+        if before <= removed.before and not removed.is_dirty:
+            return
+        removed.note(before)
+        is_quiet = asyncio.Event()
+        partition.flushing.hold(is_quiet.set)  # a flush that began before would write an older content
+        try:
+            await is_quiet.wait()
+            await self._offload(removed.save)
+        finally:
+            partition.flushing.resume()
 
     async def _step(self, function: Callable[..., Any], *args: Any) -> Any:
         """Run one step in a thread. A cancelled step is ended and awaited, so that it touches nothing afterwards."""

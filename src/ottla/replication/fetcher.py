@@ -31,7 +31,6 @@ from ottla.replication.following import (
     name_error,
 )
 from ottla.replication.leader_session import FetchSettings, LeaderSession
-from ottla.replication.partition import Partition
 from ottla.replication.peers import Peers, PeerUnavailable
 from ottla.replication.ranges import ask_ranges
 from ottla.replication.throttles import ReplicationThrottle
@@ -67,9 +66,7 @@ class Fetcher:
         settings: Callable[[], FetchSettings],
         throttle: ReplicationThrottle,
         truncations: Truncations,
-        first_copies: dict[Partition, int],
     ) -> None:
-        """`first_copies`: see `Fetchers`. A partition leaves it when it has all that is committed."""
         self.leader = leader
         self.number = number
         self.bytes_in = 0
@@ -80,7 +77,6 @@ class Fetcher:
         self._settings = settings
         self._throttle = throttle
         self._truncations = truncations
-        self._first_copies = first_copies
         self._loop = asyncio.get_running_loop()
         self._session = LeaderSession()
         self._counts_throttled = False
@@ -116,10 +112,6 @@ class Fetcher:
             followed.is_paused = True
             running.add_done_callback(lambda _: self._resume(followed))
             return
-        if followed.must_start_new:
-            followed.is_paused = True
-            self._start(self._ask_ranges([followed]))
-            return
         self._session.changed[followed.key] = followed
         self._wake()
 
@@ -148,9 +140,6 @@ class Fetcher:
     def _resume(self, followed: Followed) -> None:
         if self._session.has(followed) and not self._is_closed:
             followed.timer = None
-            if followed.must_start_new:
-                self._start(self._ask_ranges([followed]))
-                return
             followed.is_paused = False
             self._session.changed[followed.key] = followed
             self._wake()
@@ -303,8 +292,6 @@ class Fetcher:
                     return
             followed.backoff_s = 0.0
             followed.leader_high_watermark = result.high_watermark
-            if partition.log.end_offset >= result.high_watermark:
-                self._first_copies.pop(partition, None)
             log_start = partition.log.log_start_offset
             partition.follow_leader(result.high_watermark, result.log_start_offset)
             if partition.log.log_start_offset != log_start:
@@ -341,8 +328,6 @@ class Fetcher:
                 except OSError as error:
                     self._back_off(followed, f"its log cannot begin anew: {describe_error(error)}")
                     return
-                followed.must_start_new = False
-                self._first_copies[partition] = self.leader
             case Retry(code, reason):
                 self._back_off(followed, f"{name_error(code)} {reason}".rstrip())
                 return
@@ -370,8 +355,6 @@ class Fetcher:
             found = ranges[partition]
             if isinstance(found, int):
                 self._obey(followed, Retry(found), now_ms)
-            elif followed.must_start_new:
-                self._obey(followed, StartNew(found[0]), now_ms)
             else:
                 self._obey(followed, judge_range(partition.log, followed.leader_epoch, *found), now_ms)
 

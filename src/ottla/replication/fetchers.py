@@ -56,8 +56,6 @@ class Fetchers:
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         self._is_closed = False
         self.truncations = Truncations(offload, recovery_points)
-        self._first_copies: dict[Partition, int] = {}
-        """Replicas that were empty and have not had all committed records since, with the leader they copy from."""
         self._bytes_in = 0
         """Bytes that fetchers received which are gone."""
 
@@ -81,29 +79,10 @@ class Fetchers:
             return
         number = self._choose_fetcher(partition)
         followed = self._followed[partition] = Followed(partition, state.leader, state.leader_epoch, number)
-        followed.must_start_new = self._must_start_new(partition, state.leader)
         self._find_fetcher(followed).add(followed)
-
-    def _must_start_new(self, partition: Partition, leader: int) -> bool:
-        """Whether a compacted replica began to copy from another leader, and cannot go on from this one.
-
-        It may have copied a value from the old leader whose tombstone the new one has removed already, at a time when
-        this replica did not exist. Once it has everything that is committed, no leader removes what it lacks
-        (`Partition.copied_by_all`).
-        """
-        log = partition.log
-        if log.end_offset == log.log_start_offset:
-            self._first_copies[partition] = leader
-        elif partition in self._first_copies and self._first_copies[partition] != leader:
-            if "compact" in partition.config.cleanup_policy:
-                return True  # the fetcher notes the new leader when the log begins anew
-            self._first_copies[partition] = leader
-        return False
 
     def leave(self, partition: Partition) -> None:
         """Stop copying the partition. An answer that is on its way is not applied."""
-        if partition.state is None or partition.is_leader:
-            self._first_copies.pop(partition, None)
         followed = self._followed.pop(partition, None)
         if followed is not None:
             fetcher = self._fetchers[followed.leader, followed.fetcher_number]
@@ -147,7 +126,6 @@ class Fetchers:
                 self._settings,
                 self._throttle,
                 self.truncations,
-                self._first_copies,
             )
         return fetcher
 

@@ -24,7 +24,7 @@ RETRY_S = 1.0
 
 
 class Flushing:
-    __slots__ = ("_after", "_in_flight", "_is_held", "_offload", "_partition", "_retry", "_unflushed_since", "wanted")
+    __slots__ = ("_after", "_holders", "_in_flight", "_offload", "_partition", "_retry", "_unflushed_since", "wanted")
 
     def __init__(self, partition: "Partition", offload: Offload) -> None:
         self._partition = partition
@@ -33,8 +33,8 @@ class Flushing:
         self.wanted = 0
         """The offset before which all records are to be durable, as it was last requested."""
         self._retry: asyncio.TimerHandle | None = None
-        self._after: Callable[[], None] | None = None
-        self._is_held = False
+        self._after: list[Callable[[], None]] = []
+        self._holders = 0
         self._unflushed_since: float | None = None
 
     def request(self) -> None:
@@ -44,7 +44,7 @@ class Flushing:
 
     def start(self) -> None:
         """Begin a flush that nobody waits for, unless one is in flight."""
-        if self._is_held or self._in_flight is not None:
+        if self._holders or self._in_flight is not None:
             return
         log = self._partition.log
         try:
@@ -56,22 +56,24 @@ class Flushing:
             self._offload(flush.run).add_done_callback(partial(self._handle_flush, log))
 
     def hold(self, action: Callable[[], None]) -> None:
-        """Start no flush until `resume`. `action` is called when none is in flight, which may be now.
+        """Start no flush until everyone who called this has called `resume`.
 
-        A truncation writes the same files as a flush.
+        `action` is called when no flush is in flight, which may be now. It may write the same files as a flush.
         """
-        self._is_held = True
+        self._holders += 1
         if self._in_flight is None:
             action()
         else:
-            self._after = action
+            self._after.append(action)
 
     @property
     def is_held(self) -> bool:
-        return self._is_held
+        return self._holders > 0
 
     def resume(self) -> None:
-        self._is_held = False
+        self._holders -= 1
+        if self._holders:
+            return
         partition = self._partition
         end_offset = partition.log.end_offset
         self.wanted = end_offset if partition.config.flush_messages == 1 else min(self.wanted, end_offset)
@@ -96,8 +98,8 @@ class Flushing:
 
     def _handle_flush(self, log: Log, future: asyncio.Future[Any]) -> None:
         self._finish(log, future)
-        action, self._after = self._after, None
-        if action is not None:
+        actions, self._after = self._after, []
+        for action in actions:
             action()
 
     def _finish(self, log: Log, future: asyncio.Future[Any]) -> None:
@@ -127,7 +129,7 @@ class Flushing:
         """No room for the leader epochs, or no descriptor: waiting producers get an error, the flush is tried again."""
         partition, reason = self._partition, describe_error(error)
         logger.warning("%s cannot be flushed, the next attempt is in %.0f s: %s", partition, RETRY_S, reason)
-        partition.log.epochs.is_dirty = True
+        partition.log.note_unsaved()
         partition.note_refusal(error)
         partition.fail_waiters(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
         if self._retry is None:

@@ -24,7 +24,6 @@ class Followed:
         "leader",
         "leader_epoch",
         "leader_high_watermark",
-        "must_start_new",
         "partition",
         "timer",
     )
@@ -47,8 +46,6 @@ class Followed:
         self.timer: asyncio.TimerHandle | None = None
         """Ends the wait after an error."""
         self.leader_high_watermark = 0
-        self.must_start_new = False
-        """Whether the records in the log are worth nothing under this leader."""
 
     @property
     def lag(self) -> int:

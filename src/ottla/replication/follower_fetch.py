@@ -183,7 +183,7 @@ class FollowerFetch:
         log = partition.log
         if not log.log_start_offset <= request.fetch_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        if request.last_fetched_epoch >= 0 and (diverging := find_divergence(partition, request)) is not None:
+        if (diverging := self._find_divergence(partition, request)) is not None:
             self._ends_wait = True
             self._again[followed] = None
             high_watermark = partition.high_watermark.value
@@ -198,6 +198,17 @@ class FollowerFetch:
                 session.follower, session.broker_epoch, request.fetch_offset, request.log_start_offset, fetched
             )
         return self._read_records(followed, partition, request)
+
+    def _find_divergence(self, partition: Partition, request: FetchPartition) -> EpochEndOffset | None:
+        """Up to where the follower's log is the same as the leader's, if it has to cut the rest off."""
+        log, offset = partition.log, request.fetch_offset
+        if request.last_fetched_epoch >= 0 and (diverging := find_divergence(partition, request)) is not None:
+            return diverging
+        if offset < log.removed_deletes.before and partition.must_begin_anew(
+            self._session.follower, offset, request.log_start_offset
+        ):
+            return EpochEndOffset(request.last_fetched_epoch, log.log_start_offset)
+        return None
 
     def _read_records(
         self, followed: FollowerSessionPartition, partition: Partition, request: FetchPartition

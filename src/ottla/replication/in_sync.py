@@ -50,7 +50,15 @@ class IsrProposer(Eligibility, Protocol):
 class Follower:
     """The state of one follower, as its fetches told it."""
 
-    __slots__ = ("broker_epoch", "caught_up", "end_offset", "last_fetch", "leader_end", "log_start_offset")
+    __slots__ = (
+        "broker_epoch",
+        "caught_up",
+        "deletes_removed_before",
+        "end_offset",
+        "last_fetch",
+        "leader_end",
+        "log_start_offset",
+    )
 
     def __init__(self, caught_up: float) -> None:
         self.broker_epoch = UNKNOWN
@@ -61,6 +69,8 @@ class Follower:
         self.last_fetch = NEVER
         self.leader_end = UNKNOWN
         """End of the leader's log at the follower's last fetch."""
+        self.deletes_removed_before = UNKNOWN
+        """Up to where the leader's log lacked tombstones when the follower began to copy it from its beginning."""
 
     def is_caught_up(self, leader_end: int, now: float, lag_s_max: float) -> bool:
         return self.end_offset == leader_end or now - self.caught_up <= lag_s_max
@@ -147,6 +157,23 @@ class InSync:
         if follower is not None and follower.end_offset != UNKNOWN:
             follower.caught_up = max(follower.caught_up, fetched)
             follower.last_fetch = max(follower.last_fetch, fetched)
+
+    def must_begin_anew(
+        self, broker_id: int, offset: int, log_start_offset: int, leader_start: int, deletes_removed_before: int
+    ) -> bool:
+        """Whether a follower at `offset` would keep values whose tombstones the leader has removed.
+
+        `deletes_removed_before`: up to where the leader's log lacks tombstones and markers. A follower that copies the
+        log from its beginning does not have the values either. It may go on as long as the leader removes no others,
+        and as long as it does not fall behind what it had, as after a power cut.
+        """
+        if offset >= deletes_removed_before:
+            return False
+        follower = self.followers[broker_id]
+        if offset in (log_start_offset, leader_start):  # it has no records, or none that the leader still has
+            follower.deletes_removed_before = deletes_removed_before
+            return False
+        return follower.deletes_removed_before != deletes_removed_before or offset < follower.end_offset
 
     def find_committed(self, own_end: int, leader_end: int, eligibility: Eligibility | None) -> int:
         """The smallest end among those that the high watermark waits for; `own_end` is the leader's own.

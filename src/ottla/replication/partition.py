@@ -385,6 +385,17 @@ class Partition:
         if broker_id not in in_sync.state.isr:
             self._propose_joining()
 
+    def must_begin_anew(self, broker_id: int, offset: int, log_start_offset: int) -> bool:
+        """Whether a follower with records from `log_start_offset` to `offset` cannot go on from there.
+
+        It would bring deleted keys back, and leave transactions open for ever (see `storage/removed_deletes.py`).
+        """
+        log, in_sync = self.log, self.in_sync
+        removed_before = log.removed_deletes.before
+        return in_sync is not None and in_sync.must_begin_anew(
+            broker_id, offset, log_start_offset, log.log_start_offset, removed_before
+        )
+
     def low_watermark(self, alive: Container[int]) -> int:
         """The smallest log start of this leader and of those followers that are `alive`."""
         start = self.log.log_start_offset
@@ -463,7 +474,7 @@ class Partition:
         """The offset before which every replica has all records, also those that are not in sync.
 
         Only a leader knows it; on a follower it is 0. Compaction removes tombstones and transaction markers only before
-        it. A replica that had copied a value and not yet its tombstone would otherwise bring the value back.
+        it. A replica that had copied a value and not yet its tombstone would otherwise have to begin anew.
         """
         if not self.is_leader:
             return 0

@@ -10,6 +10,7 @@ A partition's log
     index.py                the offset index and the time index, and the memory they may take
     transaction_index.py    the aborted transactions of a segment
     epochs.py               which leader epoch wrote which part of the log
+    removed_deletes.py      up to where compaction has removed tombstones and markers
     producer_state.py       what a log remembers of its producers
     producer_snapshot.py    the file format of that state
     producer_restore.py     that state as of an offset, from snapshot and records

@@ -15,11 +15,11 @@ UNDEFINED = -1
 
 
 class LeaderEpochs:
-    __slots__ = ("_disk", "_epochs", "_loaded", "_path", "_starts", "is_dirty", "latest")
+    __slots__ = ("_disk", "_epochs", "_loaded", "_starts", "is_dirty", "latest", "path")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
-        self._path = path
+        self.path = path
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self._loaded: list[tuple[int, int]] = []
@@ -120,7 +120,7 @@ class LeaderEpochs:
 
     def save(self) -> None:
         if self.is_dirty:
-            self._disk.replace(self._path, self.encode())
+            self._disk.replace(self.path, self.encode())
             self.is_dirty = False
 
     def _put(self, epoch: int, start_offset: int) -> None:

@@ -4,11 +4,9 @@
 note of the result on the log's thread.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from ottla.storage import names
 from ottla.storage.disk_errors import FailedSync
-from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.files import File
 from ottla.storage.segments import Segments
 
@@ -24,10 +22,9 @@ class Flush:
     __slots__ = (
         "_directories",
         "_disk",
-        "_epochs",
-        "_epochs_path",
         "_files",
         "_paths",
+        "_unsaved",
         "created",
         "end_offset",
         "sealed",
@@ -37,14 +34,17 @@ class Flush:
     def __init__(
         self,
         files: Segments,
-        epochs: LeaderEpochs,
+        unsaved: Mapping[str, bytes],
         *,
         recovery_point: int,
         end_offset: int,
         truncations: int,
         closing: bool,
     ) -> None:
-        """`closing`: the index files of the active segment have been written, and are synced as well."""
+        """`unsaved`: paths and contents of small files that belong to these records.
+
+        `closing`: the index files of the active segment have been written, and are synced as well.
+        """
         self._disk = files.disk
         self._files = [segment.file for segment in files.items[files.index_of(recovery_point) :]]
         self._paths = files.list_paths_to_sync(recovery_point, closing)
@@ -57,8 +57,7 @@ class Flush:
         self.truncations = truncations
         """How often the log had been truncated. After a later truncation this flush says nothing about the log."""
         _pin(self._files)  # a segment may be dropped, renamed or closed while it is synced
-        self._epochs_path = f"{files.directory}/{names.EPOCHS}"
-        self._epochs = epochs.take_unsaved()
+        self._unsaved = unsaved
 
     def run(self) -> None:
         """OSError if the disk fails or has no room; then nothing counts as durable."""
@@ -79,8 +78,8 @@ class Flush:
                 file.close()
         for directory in self._directories:
             self._disk.fsync_directory(directory)
-        if self._epochs is not None:
-            self._disk.replace(self._epochs_path, self._epochs)
+        for path, content in self._unsaved.items():
+            self._disk.replace(path, content)
 
 
 def sync(file: File) -> None:

@@ -46,6 +46,7 @@ class Log:
         "on_disk_failure",
         "producers",
         "recovery_point",
+        "removed_deletes",
         "segments",
         "topic_id",
         "truncations",
@@ -65,6 +66,7 @@ class Log:
         self.topic_id = topic_id
         self.segments = recovered.segments
         self.epochs = recovered.epochs
+        self.removed_deletes = recovered.removed_deletes
         self.producers = recovered.producers
         self.log_start_offset = recovered.log_start_offset
         self.end_offset = recovered.end_offset
@@ -199,6 +201,8 @@ class Log:
             segment.count_header(header)
             if header.leader_epoch != self.epochs.latest and header.leader_epoch >= 0:
                 self.epochs.assign(header.leader_epoch, header.base_offset)
+            if header.base_offset != self.end_offset or header.record_count <= header.last_offset_delta:
+                self.removed_deletes.note_hole(header)
             if header.producer_id >= 0:
                 self.producers.replay(header, header.base_offset, marker)
             self.end_offset = header.next_offset
@@ -332,14 +336,19 @@ class Log:
     def start_flush(self) -> Flush | None:
         """Collect the fsyncs that make everything now in the log durable. Returns None if everything is."""
         is_durable = self.recovery_point >= self.end_offset
-        if is_durable and not self.files.has_unsynced_names and not self.epochs.is_dirty:
+        if is_durable and not self.files.has_unsynced_names and not self._has_unsaved:
             return None
         return self._collect_flush(closing=False)
 
+    @property
+    def _has_unsaved(self) -> bool:
+        return self.epochs.is_dirty or self.removed_deletes.is_dirty
+
     def _collect_flush(self, closing: bool) -> Flush:
+        contents = {each.path: each.take_unsaved() for each in (self.epochs, self.removed_deletes)}
         return Flush(
             self.files,
-            self.epochs,
+            {path: content for path, content in contents.items() if content is not None},
             recovery_point=self.recovery_point,
             end_offset=self.end_offset,
             truncations=self.truncations,
@@ -347,10 +356,10 @@ class Log:
         )
 
     def finish_flush(self, flush: Flush) -> None:
-        """Take note that `flush` has run without an error. After an error, set `epochs.is_dirty` instead."""
+        """Take note that `flush` has run without an error. After an error, call `note_unsaved` instead."""
         if flush.truncations != self.truncations:
             # The flush may have written epochs that the truncation removed.
-            self.epochs.is_dirty = True
+            self.note_unsaved()
             return
         self.recovery_point = max(self.recovery_point, flush.end_offset)
         self.files.note_flushed(flush.created, flush.sealed)
@@ -361,9 +370,14 @@ class Log:
             try:
                 flush.run()
             except OSError:
-                self.epochs.is_dirty = True
+                self.note_unsaved()
                 raise
             self.finish_flush(flush)
+
+    def note_unsaved(self) -> None:
+        """Take note that a flush may not have written the small files that it took, or old contents of them."""
+        self.epochs.is_dirty = True
+        self.removed_deletes.is_dirty = self.removed_deletes.before > 0
 
     # The end of the log, which `truncation.py` moves
 
@@ -375,6 +389,7 @@ class Log:
         self.recovery_point = min(self.recovery_point, end_offset)
         self.log_start_offset = min(self.log_start_offset, end_offset)
         self.first_dirty_offset = min(self.first_dirty_offset, end_offset)
+        self.removed_deletes.truncate(end_offset)
         self._refused = f"{self} is being truncated"
 
     def resume_appends(self, producers: ProducerStates) -> None:
@@ -428,7 +443,8 @@ class Log:
         if self._failure is None:
             self._active.repair()
         unchanged = self._clean_end == self.end_offset and not self.truncations
-        if unchanged and not files.has_unsynced_names and self.epochs.is_as_loaded(self.end_offset):
+        is_saved = self.epochs.is_as_loaded(self.end_offset) and not self.removed_deletes.is_dirty
+        if unchanged and is_saved and not files.has_unsynced_names:
             return None
         if self._failure is not None:
             return None

@@ -21,6 +21,7 @@ from ottla.storage.flush import sync
 from ottla.storage.index import RELATIVE_OFFSET_MAX, CorruptIndex, IndexCache
 from ottla.storage.producer_restore import read_marker, restore_producers, write_snapshot
 from ottla.storage.producer_state import ProducerStates
+from ottla.storage.removed_deletes import RemovedDeletes
 from ottla.storage.scan import Damage, find_sound_batch, scan
 from ottla.storage.segment import Segment
 from ottla.storage.settings import LogSettings
@@ -63,6 +64,7 @@ class Recovery:
         self.snapshots = names.offsets_with(found, names.SNAPSHOT)
         self.producers = ProducerStates()
         self.epochs = LeaderEpochs(disk, f"{directory}/{names.EPOCHS}")
+        self.removed_deletes = RemovedDeletes(disk, directory)
         self.end_offset = 0
         self.recovery_point = 0
         self.log_start_offset = 0
@@ -92,6 +94,7 @@ class Recovery:
         self.log_start_offset = log_start_offset
         self._drop_before(log_start_offset)
         known = names.DAMAGE not in self._names or self._recall_damage()
+        knows_removed = names.REMOVED_DELETES not in self._names or self._load_removed_deletes()
         if not self.segments:
             self.end_offset = self.recovery_point = max(log_start_offset, 0)
             self._begin(self.end_offset)
@@ -106,6 +109,9 @@ class Recovery:
         self.log_start_offset = max(log_start_offset, self.segments[0].base_offset)
         self.epochs.truncate_from_end(self.end_offset)
         self.epochs.truncate_from_start(self.log_start_offset)
+        self.removed_deletes.truncate(self.end_offset)
+        if not knows_removed:
+            self.removed_deletes.note(self.end_offset)
         for offset in leftovers.find_stray_snapshots(self.snapshots, self.bases, self.end_offset):
             self._drop_snapshot(offset)
         return self
@@ -158,6 +164,7 @@ class Recovery:
             # A recovery point behind the end of the log is wrong, so nothing is taken for flushed.
             logger.warning("%s: recovery point %d is after the end %d", self.directory, recovery_point, self.end_offset)
             self._compacted_to = OFFSET_MAX
+            self.recovery_point = 0
             self._scan_from(0, self.segments[-1].base_offset)
             recovery_point = 0
         self.recovery_point = min(recovery_point, self.end_offset)
@@ -264,6 +271,8 @@ class Recovery:
                     return position, f"offset {header.base_offset} after {self.end_offset - 1}"
                 if header.base_offset != self.end_offset or header.record_count != header.last_offset_delta + 1:
                     self._has_gaps = True
+                    if header.base_offset >= self.recovery_point:  # before that it may be a gap of our own compaction
+                        self.removed_deletes.note_hole(header)
                 segment.count_header(header)
                 self._replay(segment.file, position, header, aborted)
                 self.end_offset = header.next_offset
@@ -374,6 +383,15 @@ class Recovery:
                         self.epochs.assign(header.leader_epoch, header.base_offset)
             except CorruptBatch as error:
                 logger.error("%s: %s", segment, error)
+
+    def _load_removed_deletes(self) -> bool:
+        """Returns False if the file cannot be read: then any tombstone may be missing."""
+        try:
+            self.removed_deletes = RemovedDeletes.load(self.disk, self.directory)
+        except ValueError as error:
+            logger.warning("%s/%s cannot be read: %s", self.directory, names.REMOVED_DELETES, error)
+            return False
+        return True
 
     # Producers
 

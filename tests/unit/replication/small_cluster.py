@@ -32,6 +32,7 @@ from ottla.storage.opening import create_log, open_log
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.process import MachineClock, ProcessThreads
+from tests.unit.storage.cleaner.compactions import Pair, pairs
 
 TOPIC, TOPIC_ID = "orders", b"o" * 16
 LISTENER = "INTERNAL"
@@ -148,8 +149,8 @@ class SmallBroker:
         data = memoryview(batch.encode([(None, value, (), self.clock.now_ms()) for value in values]))
         return self.partition(index).append(data, batch.check_client_batch(data), self.clock.now_ms(), 1)
 
-    def die(self) -> None:
-        """End the process with kill -9."""
+    def die(self, *, lose_unsynced: bool = False) -> None:
+        """End the process with kill -9, or by a power cut that takes what is not on the disk."""
         self.threads.closed = True
         self.fetchers.abort()
         self.peers.close()
@@ -157,7 +158,7 @@ class SmallBroker:
             partition.retire(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         self.cluster.network.crash(self.name)
         self.server.abort()
-        self.disk.crash(lose_unsynced=False)
+        self.disk.crash(lose_unsynced)
 
     def restart(self, *, high_watermark: int = 0) -> None:
         """Start again with the logs that are on the disk, all of them with one high watermark in the checkpoint."""
@@ -248,6 +249,13 @@ class SmallCluster:
             broker.peers.close()
             broker.server.abort()
         await asyncio.sleep(0.1)
+
+
+def put(broker: SmallBroker, *records: Pair, **options: Any) -> None:
+    """Append one batch of keys and values as the leader."""
+    now_ms = broker.clock.now_ms()
+    data = memoryview(pairs(*records, timestamp=now_ms, **options))
+    broker.partition().append(data, batch.check_client_batch(data), now_ms, 1)
 
 
 def read(log: Log) -> list[tuple[int, int, bytes | None]]:

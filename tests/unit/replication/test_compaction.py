@@ -429,3 +429,41 @@ def test_a_broker_that_crashes_while_it_compacts_finds_everything_again(power_cu
     while simulate(work(operation)):
         operation += 4
     assert operation > 100
+
+
+def test_removed_tombstones_are_written_down_before_a_segment_lacks_them() -> None:
+    # A kill at any moment, while a flush with an older content of the file is on its way in another thread.
+    async def work(operation: int) -> tuple[bool, bool]:
+        shop = Workshop()
+        await shop.broker.start()
+        partition = await shop.topic("table", delete_retention_ms="0")
+        write(partition, 1)
+        deleted = bytearray(encode([(b"deleted", None, (), NOW)]))
+        tombstone = partition.append(memoryview(deleted), check(deleted), NOW, 1).base_offset
+        write(partition, 20)
+        await shop.compact()  # notes in the batch when the tombstone may go
+        partition.log.first_dirty_offset = 0
+        partition.log.removed_deletes.note(tombstone)
+        partition.flushing.start()
+        shop.disk.crash_at(shop.disk.operations + operation)
+        crashed = False
+        try:
+            await shop.compact()
+        except Crashed:
+            crashed = True
+        with suppress(Crashed):
+            shop.broker.abort()
+        shop.disk.crash(lose_unsynced=False)
+        again = Workshop(shop.disk)
+        await again.broker.start()
+        log = again.broker.node.replicas.get("table", 0).log
+        is_removed = "deleted" not in {key for _, key, _ in contents(log)}
+        assert log.removed_deletes.before > tombstone or not is_removed, operation
+        await again.broker.stop(1)
+        return crashed, is_removed
+
+    outcomes, operation = [], 1
+    while not outcomes or outcomes[-1][0]:
+        outcomes.append(simulate(work(operation)))
+        operation += 1
+    assert {is_removed for _, is_removed in outcomes} == {False, True}

@@ -3,16 +3,9 @@
 import asyncio
 from dataclasses import replace
 
-from ottla.records import batch
 from tests.simulation.loop import simulate
-from tests.unit.replication.small_cluster import SmallBroker, SmallCluster, read
-from tests.unit.storage.cleaner.compactions import compact, contents, pairs
-
-
-def put(broker: SmallBroker, *records: tuple[str, str | None]) -> None:
-    now_ms = broker.clock.now_ms()
-    data = memoryview(pairs(*records, timestamp=now_ms))
-    broker.partition().append(data, batch.check_client_batch(data), now_ms, 1)
+from tests.unit.replication.small_cluster import SmallCluster, put, read
+from tests.unit.storage.cleaner.compactions import compact, contents
 
 
 def test_a_leader_that_led_before_without_a_record_knows_the_epochs_of_its_log() -> None:

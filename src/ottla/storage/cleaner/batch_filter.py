@@ -48,6 +48,8 @@ class BatchFilter:
         self.records_read = 0
         self.records_written = 0
         self.keyless = 0
+        self.deletes_removed_before = 0
+        """Every tombstone and marker that was removed was before this offset."""
 
     def filter(self, header: BatchHeader, batch: memoryview) -> tuple[BatchHeader, Bytes] | None:
         """Return what to write for a batch: the same batch if nothing changes, None if nothing is left of it."""
@@ -89,10 +91,13 @@ class BatchFilter:
         return self._pack(header, unpack_records(header, batch), kept, header.record_count, header.max_timestamp, True)
 
     def _is_over(self, header: BatchHeader) -> bool:
-        """Whether delete.retention.ms is over for what the batch deletes, and every replica has it."""
+        """Whether delete.retention.ms is over for what the batch deletes, and every replica has it. Then it goes."""
         order = self._order
         is_old = header.has_delete_horizon and header.base_timestamp <= order.now_ms
-        return is_old and header.last_offset < order.keep_deletes_from
+        if not is_old or header.last_offset >= order.keep_deletes_from:
+            return False
+        self.deletes_removed_before = max(self.deletes_removed_before, header.next_offset)
+        return True
 
     def _filter_records(self, header: BatchHeader, batch: memoryview) -> tuple[BatchHeader, Bytes] | None:
         records = unpack_records(header, batch)

@@ -107,7 +107,8 @@ class CompactionRun:
             target.discard()
             raise
         self._bytes_written += target.size
-        yield Cleaned(group[0].base_offset, [source.base_offset for source in group])
+        replaced = [source.base_offset for source in group]
+        yield Cleaned(group[0].base_offset, replaced, self._filter.deletes_removed_before)
 
     def _is_report_due(self, size: int) -> bool:
         """Count bytes that were read or written. Returns whether it is time for a report."""

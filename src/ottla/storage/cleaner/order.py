@@ -69,6 +69,8 @@ class Cleaned(NamedTuple):
     base_offset: int
     sources: Sequence[int]
     """Base offsets of the segments that it replaces."""
+    deletes_removed_before: int = 0
+    """Tombstones and transaction markers were removed, all before this offset, here or in an earlier segment."""
 
 
 class Summary(NamedTuple):
