@@ -462,7 +462,8 @@ def test_removed_tombstones_are_written_down_before_a_segment_lacks_them() -> No
         await again.broker.stop(1)
         return crashed, is_removed
 
-    outcomes, operation = [], 1
+    outcomes: list[tuple[bool, bool]] = []
+    operation = 1
     while not outcomes or outcomes[-1][0]:
         outcomes.append(simulate(work(operation)))
         operation += 1
