@@ -62,6 +62,7 @@ class LocalBroker:
         self._reserved: list[socket.socket] = []
         self._faults: list[FaultOrder] = []
         self._offset_ms = 0
+        self._is_closed = False
         self.directory = tempfile.mkdtemp(prefix=DIRECTORY_PREFIX)
         if snapshot is not None:
             self._offset_ms = self._restore(snapshot if isinstance(snapshot, Snapshot) else Snapshot(snapshot))
@@ -110,7 +111,8 @@ class LocalBroker:
     def metrics_port(self) -> int:
         """The port of the metrics, if the setting `metrics_port` was given; with 0 a free port is chosen at each
         start."""
-        assert self._host is not None, "the broker is down"
+        if self._host is None:
+            raise RuntimeError("the broker is down: restart() it first")
         return self._host.ports["metrics"]
 
     @property
@@ -121,7 +123,9 @@ class LocalBroker:
 
     def restart(self) -> None:
         """Stops the broker if it runs, then starts it with the same port, directory and clock. Faults from before the
-        stop are gone; those added while the broker was down are active."""
+        stop are gone; those added while the broker was down are active. RuntimeError after `close`."""
+        if self._is_closed:
+            raise RuntimeError("the broker is closed, and its directory removed: start another one")
         self.stop()
         self._release_ports()
         try:
@@ -147,6 +151,7 @@ class LocalBroker:
 
     def close(self) -> None:
         """Ends the broker and removes its directory. It cannot be restarted."""
+        self._is_closed = True
         try:
             self.kill()
         finally:

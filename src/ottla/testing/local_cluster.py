@@ -17,8 +17,8 @@ from ottla.broker.broker import Broker
 from ottla.cluster.memory_store import MemoryStore
 from ottla.config import BrokerConfig
 from ottla.testing.cuts import BrokerNetwork
-from ottla.testing.launch import PATIENCE_S, ClusterMember, Host
-from ottla.testing.local import DIRECTORY_PREFIX, LocalBroker, settings_text
+from ottla.testing.launch import PATIENCE_S, ClusterMember, FaultOrder, Host
+from ottla.testing.local import DIRECTORY_PREFIX, LocalBroker, Snapshot, settings_text
 from ottla.testing.process import BrokerProcess
 from ottla.testing.store_server import StoreServer
 from ottla.testing.thread import BrokerThread
@@ -81,8 +81,23 @@ class ClusterBroker(LocalBroker):
     def advance_with_others(self, **time: float) -> None:
         super().advance(**time)
 
+    def create_topic(self, name: str, partitions: int = 1, **configs: Any) -> None:
+        self.require_awake()
+        super().create_topic(name, partitions, **configs)
+
+    def snapshot(self, directory: "os.PathLike[str] | str | None" = None) -> Snapshot:
+        self.require_awake()
+        return super().snapshot(directory)
+
+    def clear_faults(self) -> None:
+        self.require_awake()
+        super().clear_faults()
+
     def pause(self) -> None:
-        """Holds the broker as SIGSTOP does: it does nothing more, and its connections stay open."""
+        """Holds the broker as SIGSTOP does: it does nothing more, and its connections stay open.
+
+        Until `resume` it takes no orders either: RuntimeError.
+        """
         self._require_host().pause()
         self.is_paused = True
 
@@ -98,6 +113,7 @@ class ClusterBroker(LocalBroker):
 
         ValueError for a broker in a child process: its objects are not here.
         """
+        self.require_awake()
         host = self._require_host()
         if not isinstance(host, BrokerThread):
             raise ValueError("a broker in a child process cannot be inspected; use a cluster without process=True")
@@ -105,7 +121,21 @@ class ClusterBroker(LocalBroker):
 
     def ask(self, question: str, *arguments: Any) -> Any:
         """Asks the broker one of the questions of questions.py."""
+        self.require_awake()
         return self._require_host().ask(question, *arguments)
+
+    def require_awake(self) -> None:
+        """RuntimeError if the broker is paused: whatever asks it would wait for `resume`."""
+        if self.is_paused:
+            raise RuntimeError(f"broker {self.id} is paused, and takes no orders: resume() it first")
+
+    def find_obstacle(self) -> str | None:
+        """Why the broker cannot change the metadata now, or learn of a change; None if it can."""
+        if not self.running:
+            return "is down"
+        if self.is_paused:
+            return "is paused"
+        return None if self._store.is_reachable(self.store_name) else "cannot reach the store"
 
     def follow_network(self) -> None:
         """Tells a broker in a child process which connections are cut. A paused one learns it when it goes on."""
@@ -119,8 +149,13 @@ class ClusterBroker(LocalBroker):
             return BrokerProcess(launch._replace(member=member))
         return BrokerThread(launch, store=self._store.client(self.store_name), connect=self._network.connector(self.id))
 
+    def _add_fault(self, order: FaultOrder) -> None:
+        self.require_awake()
+        super()._add_fault(order)
+
     def _require_host(self) -> BrokerThread | BrokerProcess:
-        assert isinstance(self._host, BrokerThread | BrokerProcess), "the broker is down"
+        if not isinstance(self._host, BrokerThread | BrokerProcess):
+            raise RuntimeError(f"broker {self.id} is down: restart() it first")
         return self._host
 
 
@@ -135,8 +170,8 @@ class LocalCluster:
         process: bool = False,
         security: "TestSecurity | None" = None,
     ) -> None:
-        if brokers < 1:
-            raise ValueError(f"brokers: {brokers} is not at least 1")
+        if not isinstance(brokers, int) or brokers < 1:
+            raise ValueError(f"brokers: {brokers!r} is not a whole number of at least 1")
         text = {
             "default.replication.factor": str(min(brokers, REPLICATION_FACTOR_MAX)),
             "offsets.topic.num.partitions": str(INTERNAL_PARTITIONS),
@@ -150,6 +185,7 @@ class LocalCluster:
         config = BrokerConfig.of(text)
         self.store = MemoryStore(config.zookeeper_session_timeout_ms / 1000)
         self._network = BrokerNetwork()
+        self._is_closed = False
         given = dict(text)
         self._directory = tempfile.mkdtemp(prefix=DIRECTORY_PREFIX) if process else None
         self._server = StoreServer(self.store, os.path.join(self._directory, "store")) if self._directory else None
@@ -177,7 +213,10 @@ class LocalCluster:
         return {**self.brokers[0].create_user(name, password), "bootstrap.servers": self.bootstrap}
 
     def start(self) -> None:
-        """Starts every broker that is down. When this returns, every broker knows all of them."""
+        """Starts every broker that is down. When this returns, every broker knows all of them. RuntimeError after
+        `close`."""
+        if self._is_closed:
+            raise RuntimeError("the cluster is closed: start another one")
         down = [broker for broker in self.brokers if not broker.running]
         if self._server is not None:  # processes start beside each other
             with ThreadPoolExecutor(len(down) or 1) as starting:
@@ -188,7 +227,10 @@ class LocalCluster:
         wait_until(lambda: all(broker.ask("count_alive") == len(self.brokers) for broker in self.brokers))
 
     def close(self) -> None:
-        """Ends all brokers and removes their directories."""
+        """Ends all brokers and removes their directories. They cannot be started again."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         self._network.heal()
         for broker in self.brokers:
             broker.close()
@@ -199,15 +241,21 @@ class LocalCluster:
     def create_topic(self, name: str, partitions: int = 1, replication_factor: int = -1, **configs: Any) -> None:
         """Creates a topic. All brokers that run know it when this returns, and have created their replicas.
 
-        KafkaError if it is refused. Without `replication_factor`, default.replication.factor counts.
+        Those that are paused, or cut off from the store, learn it later. KafkaError if it is refused, RuntimeError if
+        no broker can do it. Without `replication_factor`, default.replication.factor counts.
         """
-        running = [broker for broker in self.brokers if broker.running]
-        first = running[0]
-        create_topic(first.client_settings, name, partitions, settings_text(configs), replication_factor)
-        wait_until(lambda: all(broker.ask("has_created", name) for broker in running))
+        obstacles = {broker: broker.find_obstacle() for broker in self.brokers}
+        able = [broker for broker, obstacle in obstacles.items() if obstacle is None]
+        if not able:
+            reasons = ", ".join(f"broker {broker.id} {obstacle}" for broker, obstacle in obstacles.items())
+            raise RuntimeError(f"no broker can create the topic {name}: {reasons}")
+        create_topic(able[0].client_settings, name, partitions, settings_text(configs), replication_factor)
+        wait_until(lambda: all(broker.ask("has_created", name) for broker in able))
 
     def advance(self, **time: float) -> None:
         """Moves the clocks of all brokers forward, as `LocalBroker.advance` does. Sessions do not expire by it."""
+        for broker in self.brokers:
+            broker.require_awake()
         self.store.stop()
         try:
             for broker in self.brokers:
