@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ottla.broker.broker import Broker
 from ottla.cluster.changes import NO_LEADER, Change, CreatePartition, CreateTopic, Endpoint, RegisterBroker
+from ottla.cluster.decision import Decision
 from ottla.cluster.image import Image
-from ottla.cluster.metadata import Decision
 from ottla.config import BrokerConfig
 from ottla.errors import ErrorCode
 from ottla.wire.messages.metadata import MetadataRequest

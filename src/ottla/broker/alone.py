@@ -10,11 +10,12 @@ from typing import TypeVar
 
 from ottla.broker.node import Node
 from ottla.broker.participation import Doors, find_endpoints, was_clean
+from ottla.cluster.decision import Decision
 from ottla.cluster.embedded import DIRECTORY as METADATA_DIRECTORY
 from ottla.cluster.embedded import EmbeddedLog
 from ottla.cluster.features import introduce_features
 from ottla.cluster.image import Image
-from ottla.cluster.metadata import Decision, Metadata
+from ottla.cluster.metadata import Metadata
 from ottla.cluster.metadata_files import DamagedMetadata
 from ottla.cluster.offline import take_replicas_offline
 from ottla.cluster.registration import BrokerRegistration, become_controller, register_broker, unfence_broker

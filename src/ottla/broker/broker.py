@@ -27,8 +27,9 @@ from ottla.cluster.configs import (
     renew_encryption,
     warn_if_min_isr_is_another,
 )
+from ottla.cluster.decision import Decision
 from ottla.cluster.image import Image
-from ottla.cluster.metadata import Decision, Metadata
+from ottla.cluster.metadata import Metadata
 from ottla.cluster.offline import take_replicas_offline
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.config import BrokerConfig, Listener

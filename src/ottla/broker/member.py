@@ -21,12 +21,13 @@ from ottla.broker.numbering import choose_node_id
 from ottla.broker.participation import Doors, find_endpoints, was_clean
 from ottla.cluster.changes import Change, Endpoint
 from ottla.cluster.controller import Controller
+from ottla.cluster.decision import Decision
 from ottla.cluster.features import introduce_features, list_supported_features
 from ottla.cluster.image import Image
 from ottla.cluster.leadership import SETTINGS as ELECTION_SETTINGS
 from ottla.cluster.local_copy import LocalCopy
 from ottla.cluster.membership import Membership
-from ottla.cluster.metadata import Decision, Metadata
+from ottla.cluster.metadata import Metadata
 from ottla.cluster.metadata_log import LogBehind, LogUnavailable
 from ottla.cluster.offline import AT_ONCE_MAX, take_replicas_offline
 from ottla.cluster.registration import BrokerRegistration, begin_shutdown, fence_broker, unfence_broker

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ottla.broker.node import Node
 from ottla.cluster.changes import Endpoint
+from ottla.cluster.decision import Decision
 from ottla.cluster.image import Image
-from ottla.cluster.metadata import Decision, Metadata
+from ottla.cluster.metadata import Metadata
 from ottla.config import BrokerConfig, Listener
 from ottla.replication.assembly import Replication
 from ottla.storage.directories import DataDirectory

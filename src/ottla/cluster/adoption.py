@@ -7,8 +7,8 @@ are missing, and stay without a leader.
 from collections.abc import Mapping
 
 from ottla.cluster.changes import NO_LEADER, Change, CreatePartition, CreateTopic
+from ottla.cluster.decision import Decision
 from ottla.cluster.image import Image
-from ottla.cluster.metadata import Decision
 
 
 def adopt_topic(

@@ -6,8 +6,8 @@ with the reason: to go on would mean two leaders.
 """
 
 from ottla.cluster.changes import VerifyDigest
+from ottla.cluster.decision import Decision
 from ottla.cluster.image import Image
-from ottla.cluster.metadata import Decision
 
 
 def verify_agreement(image: Image) -> Decision[int]:

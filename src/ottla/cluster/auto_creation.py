@@ -10,8 +10,9 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
 
+from ottla.cluster.decision import Decision
 from ottla.cluster.image import Image
-from ottla.cluster.metadata import Decision, Metadata
+from ottla.cluster.metadata import Metadata
 from ottla.cluster.topics import NewTopic, create_topic
 from ottla.config import BrokerConfig
 from ottla.errors import KafkaError

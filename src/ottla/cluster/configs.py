@@ -13,10 +13,10 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from ottla.cluster.changes import Change, ConfigResource, SetConfig
+from ottla.cluster.decision import Decision
 from ottla.cluster.features import has_common_min_isr
 from ottla.cluster.image import Image
 from ottla.cluster.leadership import MIN_INSYNC_REPLICAS
-from ottla.cluster.metadata import Decision
 from ottla.cluster.topics import check_name, check_topic_configs
 from ottla.config import BrokerConfig, ConfigError, GroupConfig, Setting, TopicConfig, UpdateMode
 from ottla.config.accepted import ACCEPTED, Accepted

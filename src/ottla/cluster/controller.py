@@ -26,11 +26,12 @@ from ottla.cluster.changes import (
     UnfenceBroker,
     UnregisterBroker,
 )
+from ottla.cluster.decision import Decision
 from ottla.cluster.elections import ElectionType, elect_leaders, restore_preferred_leaders
 from ottla.cluster.image import Image
 from ottla.cluster.leadership import UNCLEAN_ELECTION, read_common_rules, read_topic_rules
 from ottla.cluster.membership import Membership
-from ottla.cluster.metadata import Decision, Metadata
+from ottla.cluster.metadata import Metadata
 from ottla.cluster.metadata_log import LogUnavailable
 from ottla.cluster.reassignments import finish_reassignments
 from ottla.cluster.registration import become_controller, require_current

@@ -9,8 +9,8 @@ from enum import IntEnum
 from itertools import islice
 
 from ottla.cluster.changes import NO_LEADER, Change, ChangePartition
+from ottla.cluster.decision import Decision
 from ottla.cluster.image import Image, PartitionImage
-from ottla.cluster.metadata import Decision
 from ottla.errors import ErrorCode, KafkaError
 from ottla.topic_partition import TopicPartition
 

@@ -10,9 +10,9 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ottla.cluster.changes import Change, ConfigResource, SetConfig, SetFeature, SupportedFeature
+from ottla.cluster.decision import Decision
 from ottla.cluster.image import Image
 from ottla.cluster.leadership import MIN_INSYNC_REPLICAS
-from ottla.cluster.metadata import Decision
 from ottla.errors import ErrorCode, KafkaError
 
 COMMON_MIN_ISR_FEATURE = "eligible.leader.replicas.version"

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ottla.cluster.changes import Change, ChangePartition
+from ottla.cluster.decision import Decision
 from ottla.cluster.image import Image, PartitionImage
-from ottla.cluster.metadata import Decision
 from ottla.cluster.reassignments import complete_reassignment
 from ottla.cluster.registration import require_current
 from ottla.errors import ErrorCode, KafkaError

@@ -15,8 +15,9 @@ from random import Random
 
 from ottla.cluster import znodes
 from ottla.cluster.connection import StoreConnection
+from ottla.cluster.decision import Decision
 from ottla.cluster.image import BrokerImage, Image
-from ottla.cluster.metadata import Decision, Metadata
+from ottla.cluster.metadata import Metadata
 from ottla.cluster.metadata_log import LogUnavailable
 from ottla.cluster.registration import BrokerRegistration, register_broker
 from ottla.cluster.shared_log import SharedLog

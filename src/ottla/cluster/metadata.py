@@ -18,7 +18,7 @@ from ottla.cluster.image import EMPTY, Image, ReplayError
 from ottla.cluster.metadata_log import Entry, LogBehind, LogDisconnected, LogUnavailable, MetadataLog
 from ottla.errors import ErrorCode, KafkaError
 
-__all__ = ["Decision", "Listener", "Metadata", "OutcomeUnknown"]
+__all__ = ["Listener", "Metadata", "OutcomeUnknown"]
 
 R = TypeVar("R")
 

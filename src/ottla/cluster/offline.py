@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from ottla.cluster.changes import Change, TakeReplicasOffline, TopicReplicas
+from ottla.cluster.decision import Decision
 from ottla.cluster.image import BrokerImage, Image
-from ottla.cluster.metadata import Decision
 from ottla.cluster.registration import require_current
 
 AT_ONCE_MAX = 10_000

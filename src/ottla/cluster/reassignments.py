@@ -12,8 +12,8 @@ from itertools import islice
 
 from ottla.cluster.changes import Change, ChangePartition
 from ottla.cluster.cordons import is_cordoned
+from ottla.cluster.decision import Decision
 from ottla.cluster.image import Image, PartitionImage
-from ottla.cluster.metadata import Decision
 from ottla.errors import ErrorCode, KafkaError
 from ottla.topic_partition import TopicPartition
 

@@ -17,9 +17,9 @@ from ottla.cluster.changes import (
     UnfenceBroker,
     UnregisterBroker,
 )
+from ottla.cluster.decision import Decision
 from ottla.cluster.image import BrokerImage, Image
 from ottla.cluster.leadership import SETTINGS as ELECTION_SETTINGS
-from ottla.cluster.metadata import Decision
 from ottla.errors import ErrorCode, KafkaError
 
 DIRECTORIES_MAX = 1000

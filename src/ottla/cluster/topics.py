@@ -18,8 +18,8 @@ from ottla.cluster.changes import (
     encode,
 )
 from ottla.cluster.cordons import is_cordoned
+from ottla.cluster.decision import Decision
 from ottla.cluster.image import Image, TopicImage, normalize
-from ottla.cluster.metadata import Decision
 from ottla.cluster.placement import place
 from ottla.config import BrokerConfig, ConfigError, TopicConfig
 from ottla.errors import ErrorCode, KafkaError

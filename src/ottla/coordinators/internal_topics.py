@@ -5,8 +5,8 @@ from functools import lru_cache
 from random import Random
 from typing import NamedTuple
 
+from ottla.cluster.decision import Decision
 from ottla.cluster.image import Image
-from ottla.cluster.metadata import Decision
 from ottla.cluster.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, NewTopic, create_topic, limit_replicas
 from ottla.config import BrokerConfig
 

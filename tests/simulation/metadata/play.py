@@ -22,8 +22,8 @@ from ottla.cluster.changes import (
     decode,
     encode,
 )
+from ottla.cluster.decision import Decision
 from ottla.cluster.image import EMPTY, Image
-from ottla.cluster.metadata import Decision
 from ottla.config import BrokerConfig
 from ottla.errors import KafkaError
 from ottla.topic_partition import TopicPartition

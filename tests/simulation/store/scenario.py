@@ -17,10 +17,11 @@ from typing import Any
 
 from ottla.cluster.changes import Change, ConfigResource, Endpoint, FenceBroker, SetConfig
 from ottla.cluster.controller import Controller
+from ottla.cluster.decision import Decision
 from ottla.cluster.image import Image
 from ottla.cluster.membership import Membership
 from ottla.cluster.memory_store import Fate
-from ottla.cluster.metadata import Decision, Metadata, OutcomeUnknown
+from ottla.cluster.metadata import Metadata, OutcomeUnknown
 from ottla.cluster.metadata_log import LogUnavailable
 from ottla.cluster.registration import BrokerRegistration, unfence_broker
 from ottla.cluster.store import Operation, StoreError

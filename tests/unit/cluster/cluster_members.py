@@ -6,9 +6,10 @@ from random import Random
 from typing import Any, TypeVar
 
 from ottla.cluster.changes import Endpoint, SetFeature
+from ottla.cluster.decision import Decision
 from ottla.cluster.image import Image
 from ottla.cluster.membership import Membership
-from ottla.cluster.metadata import Decision, Metadata
+from ottla.cluster.metadata import Metadata
 from ottla.cluster.registration import BrokerRegistration
 from ottla.cluster.store import Store
 

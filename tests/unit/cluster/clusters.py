@@ -7,8 +7,8 @@ import pytest
 
 from ottla.cluster import changes as change
 from ottla.cluster.changes import Change, ConfigResource, Endpoint
+from ottla.cluster.decision import Decision
 from ottla.cluster.image import EMPTY, Image, PartitionImage
-from ottla.cluster.metadata import Decision
 from ottla.errors import ErrorCode, KafkaError
 
 TOPIC_ID = b"t" * 16

@@ -10,9 +10,10 @@ import pytest
 from ottla.cluster import auto_creation
 from ottla.cluster.auto_creation import AutoTopicCreation
 from ottla.cluster.changes import Change, Endpoint
+from ottla.cluster.decision import Decision
 from ottla.cluster.entities import BrokerImage
 from ottla.cluster.image import EMPTY, Image
-from ottla.cluster.metadata import Decision, Metadata
+from ottla.cluster.metadata import Metadata
 from ottla.cluster.metadata_log import Entry
 from ottla.cluster.topics import CONSUMER_OFFSETS, NewTopic, create_topic
 from ottla.config import BrokerConfig

@@ -20,8 +20,9 @@ from ottla.cluster.changes import (
     UnfenceBroker,
 )
 from ottla.cluster.changes import ConfigResource as Resource
+from ottla.cluster.decision import Decision
 from ottla.cluster.image import Image
-from ottla.cluster.metadata import Decision, Metadata, OutcomeUnknown
+from ottla.cluster.metadata import Metadata, OutcomeUnknown
 from ottla.cluster.metadata_log import Conflict, Entry, LogBehind, LogUnavailable, NotController
 from ottla.errors import ErrorCode, KafkaError
 from tests.simulation.loop import simulate

@@ -18,9 +18,9 @@ from ottla.cluster.changes import (
     VerifyDigest,
 )
 from ottla.cluster.controller import COOLING_S, FAILURES_MAX, Controller
+from ottla.cluster.decision import Decision
 from ottla.cluster.image import PartitionImage, ReplayError
 from ottla.cluster.memory_store import Fate, MemoryStore
-from ottla.cluster.metadata import Decision
 from ottla.cluster.reassignments import alter_reassignments
 from ottla.cluster.registration import fence_broker, unfence_broker
 from ottla.cluster.store import Delete, Operation, Store

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from ottla.cluster import embedded
 from ottla.cluster.changes import Change, SetClusterId, SetFeature
+from ottla.cluster.decision import Decision
 from ottla.cluster.embedded import DIRECTORY, EmbeddedLog
 from ottla.cluster.image import EMPTY, Image
-from ottla.cluster.metadata import Decision, Metadata
+from ottla.cluster.metadata import Metadata
 from ottla.cluster.metadata_files import DamagedMetadata, remove_covered
 from ottla.cluster.metadata_log import Conflict
 from ottla.errors import ErrorCode, KafkaError

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from ottla.cluster.changes import Change, CreateTopic, DeleteTopic, Endpoint, SetConfig, SetFeature
 from ottla.cluster.changes import ConfigResource as Resource
+from ottla.cluster.decision import Decision
 from ottla.cluster.image import Image, ReplayError
-from ottla.cluster.metadata import Decision, Metadata
+from ottla.cluster.metadata import Metadata
 from ottla.cluster.metadata_log import Conflict, Entry, LogDisconnected, LogUnavailable
 from ottla.cluster.registration import BrokerRegistration, register_broker
 from ottla.errors import ErrorCode, KafkaError

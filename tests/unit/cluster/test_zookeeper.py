@@ -14,8 +14,8 @@ from kazoo.client import KazooClient
 from ottla.cli.cluster.zookeeper_server import ZooKeeperServer
 from ottla.cli.ports import pick_port
 from ottla.cluster.changes import ConfigResource, SetConfig
+from ottla.cluster.decision import Decision
 from ottla.cluster.memory_store import MemoryStore
-from ottla.cluster.metadata import Decision
 from ottla.cluster.registration import become_controller
 from ottla.cluster.store import (
     BadVersion,

@@ -15,7 +15,7 @@ from ottla.cluster.changes import (
     RegisterBroker,
     UnfenceBroker,
 )
-from ottla.cluster.metadata import Decision
+from ottla.cluster.decision import Decision
 from ottla.records.batch import check, encode
 from ottla.replication.partition import Partition
 from tests.simulation.disk import SimulatedDisk

@@ -7,8 +7,9 @@ from functools import partial
 from random import Random
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
+from ottla.cluster.decision import Decision
 from ottla.cluster.image import BrokerImage, Image, TopicImage
-from ottla.cluster.metadata import Decision, Metadata
+from ottla.cluster.metadata import Metadata
 from ottla.config import BrokerConfig
 from ottla.coordinators.formats import RecordFormat
 from ottla.coordinators.internal_topics import InternalTopic, key_hash
