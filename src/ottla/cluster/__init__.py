@@ -46,5 +46,5 @@ offline.py         decider: a broker reports replicas that it cannot serve
 agreement.py       decider: brokers find out that they replay differently
 adoption.py        decider: a read-only broker adopts topics that it finds on disk
 auto_creation.py   topics that are created because a client asked for their metadata
-producer_ids.py    producer ids, in blocks
+producer_ids.py    decider: reserves blocks of producer ids; hands them out one by one
 """

@@ -12,11 +12,10 @@ from random import Random
 from typing import TypeVar
 
 from ottla.cluster.change_queue import ChangeQueue, OutcomeUnknown
-from ottla.cluster.changes import Change, DeleteTopic, ReserveProducerIds
+from ottla.cluster.changes import Change, DeleteTopic
 from ottla.cluster.decision import Decision
 from ottla.cluster.image import EMPTY, Image, ReplayError
 from ottla.cluster.metadata_log import Entry, LogBehind, LogDisconnected, LogUnavailable, MetadataLog
-from ottla.errors import ErrorCode, KafkaError
 
 __all__ = ["Listener", "Metadata", "OutcomeUnknown"]
 
@@ -26,12 +25,13 @@ Listener = Callable[[Image, Image, Sequence[Change]], None]
 """Called with the image before, the image after, and the changes in between. After a jump to a snapshot the changes
 are the deletion of topics that are gone, then everything in the snapshot: compare the images instead."""
 
-UNAVAILABLE_S = 0.1
+RETRY_S = 0.1
+"""Pause before the log is read again after a read that failed."""
+
 CATCH_UP_INTERVAL_S = 0.02
 """Seconds between two reads of the head on behalf of clients. Requests that arrive in between share the next read."""
 
 CATCH_UP_TIMEOUT_S = 1.0
-PRODUCER_IDS_TIMEOUT_S = 30.0
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Metadata:
                 attempts += 1
                 if attempts == 1:
                     logger.warning("the metadata cannot be read yet: %s", error)
-                await asyncio.sleep(UNAVAILABLE_S)
+                await asyncio.sleep(RETRY_S)
         self._replay(entries)
         changes = (change for entry in entries for change in entry.changes)
         self.deleted_before = frozenset(change.topic_id for change in changes if isinstance(change, DeleteTopic))
@@ -98,7 +98,7 @@ class Metadata:
             try:
                 self._replay(await self._read(newest=False))
             except LogUnavailable:
-                await asyncio.sleep(UNAVAILABLE_S)
+                await asyncio.sleep(RETRY_S)
 
     async def catch_up(self, timeout_s: float = CATCH_UP_TIMEOUT_S) -> None:
         """Replay what other brokers have acknowledged before this call, so that an answer may say "unknown".
@@ -130,22 +130,6 @@ class Metadata:
         `first`: do not wait for changes that were requested before.
         """
         return await self._queue.submit(decide, timeout_s, as_controller, first)
-
-    async def reserve_producer_ids(self, broker_id: int, broker_epoch: int, count: int) -> range:
-        """Reserve producer ids for this broker; no other producer will ever get them."""
-
-        def decide(image: Image) -> Decision[range]:
-            broker = image.broker(broker_id)
-            if broker is None:
-                raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
-            if broker.epoch != broker_epoch:
-                message = f"broker {broker_id} is at epoch {broker.epoch}, not {broker_epoch}"
-                raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, message)
-            first = image.next_producer_id
-            change = ReserveProducerIds(broker_id, broker_epoch, first, count)
-            return Decision([change], range(first, first + count))
-
-        return await self.change(decide, PRODUCER_IDS_TIMEOUT_S)
 
     async def wait_for_version(self, version: int) -> None:
         """Returns when this broker has replayed the entry `version`."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from ottla.cluster.decision import Decision
 from ottla.cluster.image import Image, ReplayError
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.metadata_log import Conflict, Entry, LogDisconnected, LogUnavailable
+from ottla.cluster.producer_ids import reserve_producer_ids
 from ottla.cluster.registration import BrokerRegistration, register_broker
 from ottla.errors import ErrorCode, KafkaError
 
@@ -223,14 +225,14 @@ def test_producer_ids_are_never_given_twice() -> None:
             await member.change(lambda image, newcomer=newcomer: register_broker(image, newcomer, "c"))  # type: ignore[misc]
         blocks = await asyncio.gather(
             *(
-                member.reserve_producer_ids(number, number + 1, 10)
+                member.change(partial(reserve_producer_ids, broker_id=number, broker_epoch=number + 1, count=10))
                 for number, member in enumerate(members)
                 for _ in range(3)
             )
         )
         assert sorted(number for block in blocks for number in block) == list(range(60))
         with pytest.raises(KafkaError):
-            await members[0].reserve_producer_ids(7, 1, 10)
+            await members[0].change(partial(reserve_producer_ids, broker_id=7, broker_epoch=1, count=10))
 
     run(main())
 
