@@ -17,6 +17,7 @@ metadata_files.py  the files of that log, and their recovery
 shared_log.py      the metadata log that the brokers of a cluster share
 shared_snapshots.py  snapshots of that log
 znodes.py          names and data of the store's nodes
+nodes.py           creates and deletes such nodes
 membership.py      this broker's session with the store, and its registration
 broker_ids.py      numbers for brokers that were given none
 local_copy.py      every broker's copy of the shared log, and a lost store written again from it

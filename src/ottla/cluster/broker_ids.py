@@ -10,7 +10,8 @@ from random import Random
 
 from ottla.cluster import znodes
 from ottla.cluster.connection import StoreConnection
-from ottla.cluster.store import Create, NodeExists, SetData, Store, StoreError, StoreSession, StoreUnavailable
+from ottla.cluster.nodes import create_if_missing
+from ottla.cluster.store import SetData, Store, StoreError, StoreSession, StoreUnavailable
 
 ATTEMPTS = 20
 
@@ -31,8 +32,7 @@ async def generate_broker_id(store: Store, reserved_max: int, random: Random) ->
 
 async def keep_broker_ids(session: StoreSession, broker_ids: Iterable[int]) -> None:
     """Reserve the numbers of these brokers in a store that is restored, so that no other broker gets them."""
-    with suppress(NodeExists):
-        await session.commit([Create(znodes.BROKER_IDS)])
+    await create_if_missing(session, znodes.BROKER_IDS)
     node = await session.get(znodes.BROKER_IDS)
     largest = max((int(node.data or b"0"), *broker_ids))
     await session.commit([SetData(znodes.BROKER_IDS, b"%d" % largest, node.version)])
@@ -40,8 +40,7 @@ async def keep_broker_ids(session: StoreSession, broker_ids: Iterable[int]) -> N
 
 async def _take_next(session: StoreSession, reserved_max: int) -> int:
     for path in (znodes.ROOT, znodes.BROKER_IDS):
-        with suppress(NodeExists):
-            await session.commit([Create(path)])
+        await create_if_missing(session, path)
     node = await session.get(znodes.BROKER_IDS)
     broker_id = max(int(node.data or b"0"), reserved_max) + 1
     await session.commit([SetData(znodes.BROKER_IDS, b"%d" % broker_id, node.version)])

@@ -8,7 +8,6 @@ again from the newest copy (`ottla cluster restore`), instead of losing every to
 import asyncio
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 
 from ottla.cluster import znodes
 from ottla.cluster.broker_ids import keep_broker_ids
@@ -24,7 +23,7 @@ from ottla.cluster.metadata_files import (
     write_snapshot,
 )
 from ottla.cluster.metadata_log import Entry, LogBehind
-from ottla.cluster.shared_snapshots import delete_nodes
+from ottla.cluster.nodes import create_if_missing, create_layout, delete_nodes
 from ottla.cluster.store import Create, NodeExists, SetData, Store, StoreSession, StoreUnavailable
 from ottla.cluster.znodes import SnapshotPointer
 from ottla.storage.disk_errors import is_failure
@@ -226,9 +225,7 @@ async def restore_store(store: Store, image: Image) -> int:
     """
     session = await store.open(lambda state: None)
     try:
-        for node in znodes.LAYOUT:
-            await _create(session, node, b"")
-        await _create(session, znodes.HEAD, znodes.encode_head(0))
+        await create_layout(session)
         head, pointer_node = await session.get(znodes.HEAD), await session.get(znodes.SNAPSHOT)
         version = znodes.decode_head(head.data)
         if alive := await session.children(znodes.ALIVE):
@@ -240,7 +237,7 @@ async def restore_store(store: Store, image: Image) -> int:
         old = SnapshotPointer.decode(pointer_node.data)
         await keep_broker_ids(session, (*image.brokers, image.largest_unregistered))
         parts = list(split(image.snapshot()))
-        await _create(session, znodes.snapshot_path(image.version), b"")
+        await create_if_missing(session, znodes.snapshot_path(image.version))
         for number, part in enumerate(parts):
             await _put(session, znodes.snapshot_part_path(image.version, number), part)
         pointer = SnapshotPointer(((image.version, len(parts)),), image.version + 1)
@@ -256,11 +253,6 @@ async def restore_store(store: Store, image: Image) -> int:
         return version
     finally:
         await session.close()
-
-
-async def _create(session: StoreSession, node: str, data: bytes) -> None:
-    with suppress(NodeExists):
-        await session.commit([Create(node, data)])
 
 
 async def _put(session: StoreSession, node: str, data: bytes) -> None:

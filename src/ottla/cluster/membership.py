@@ -6,7 +6,6 @@ to register again, which gives it a new epoch.
 """
 
 import asyncio
-import contextlib
 import json
 import logging
 from collections.abc import Callable, Sequence
@@ -19,11 +18,10 @@ from ottla.cluster.decision import Decision
 from ottla.cluster.image import BrokerImage, Image
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.metadata_log import LogUnavailable
+from ottla.cluster.nodes import create_layout
 from ottla.cluster.registration import BrokerRegistration, register_broker
 from ottla.cluster.shared_log import SharedLog
 from ottla.cluster.store import (
-    Create,
-    NodeExists,
     NoNode,
     SessionState,
     Store,
@@ -72,7 +70,7 @@ class Membership:
         await self._connection.open()
         for _ in range(SETUP_ATTEMPTS):
             try:
-                await _create_layout(await self._connection.wait_until_connected())
+                await create_layout(await self._connection.wait_until_connected())
                 return
             except StoreError as error:
                 failure = error
@@ -210,14 +208,3 @@ def _find_newest(names: Sequence[str]) -> dict[int, int]:
     for broker_id, epoch in sorted(znodes.list_alive(names)):
         alive[broker_id] = epoch
     return alive
-
-
-async def _create_layout(session: StoreSession) -> None:
-    for path in znodes.LAYOUT:
-        await _create(session, path, b"")
-    await _create(session, znodes.HEAD, znodes.encode_head(0))
-
-
-async def _create(session: StoreSession, path: str, data: bytes) -> None:
-    with contextlib.suppress(NodeExists):
-        await session.commit([Create(path, data)])

@@ -5,7 +5,6 @@ Entries that the older of the two covers are deleted.
 """
 
 import asyncio
-import contextlib
 from dataclasses import replace
 
 from ottla.cluster import znodes
@@ -14,7 +13,8 @@ from ottla.cluster.connection import StoreConnection
 from ottla.cluster.image import Image
 from ottla.cluster.metadata_files import split
 from ottla.cluster.metadata_log import Entry
-from ottla.cluster.store import Check, Create, Delete, NodeExists, NoNode, SetData, StoreSession
+from ottla.cluster.nodes import delete_nodes
+from ottla.cluster.store import Check, Create, NodeExists, NoNode, SetData, StoreSession
 from ottla.cluster.znodes import SnapshotPointer
 from ottla.system.threads import Offload
 
@@ -119,13 +119,3 @@ async def _prepare(session: StoreSession, controller: str, path: str) -> None:
         await session.commit([Check(controller), Create(path)])
     except NodeExists:
         await delete_nodes(session, [f"{path}/{part}" for part in await session.children(path)])
-
-
-async def delete_nodes(session: StoreSession, paths: list[str]) -> None:
-    """Delete nodes, some of which may be gone already."""
-    try:
-        await session.commit([Delete(path) for path in paths])
-    except NoNode:
-        for path in paths:
-            with contextlib.suppress(NoNode):
-                await session.commit([Delete(path)])
