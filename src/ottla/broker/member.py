@@ -507,7 +507,7 @@ class Member:
         self._metadata.close()
         if self._peers is not None:
             self._peers.close()
-        await self._membership.resign()
+        await self._membership.leave()
         if self._copy is not None:
             await self._copy.close()
 

@@ -1,4 +1,4 @@
-"""The controller: one broker of the cluster that does what no single partition's leader can do.
+"""The controller: the one broker of the cluster that fences brokers, restores leaders and ends reassignments.
 
 Every broker campaigns when there is no controller. The elected one fences brokers whose sessions have ended, gives
 leadership back to preferred leaders, ends reassignments whose new replicas are in sync, elects unclean leaders where a
@@ -130,9 +130,8 @@ class Controller:
             self._wake.set()
         if self.is_active:
             elect = any(isinstance(item, SetConfig) and item.key == UNCLEAN_ELECTION for item in changes)
-            finish = elect or any(isinstance(item, _ELECTING) or _is_reassigned(after, item) for item in changes)
-            if finish or elect:
-                self._must_finish |= finish
+            if elect or any(isinstance(item, _ELECTING) or _is_reassigned(after, item) for item in changes):
+                self._must_finish = True
                 self._must_elect |= elect
                 self._wake.set()
 
@@ -170,7 +169,7 @@ class Controller:
                 self._verified_version = self._metadata.image.version
 
     async def _watch(self) -> None:
-        """Hear at once when a broker joins or leaves."""
+        """Have the store report at once when a broker joins or leaves."""
         if not self._is_watching:
             self._is_watching = True
             try:
@@ -188,7 +187,7 @@ class Controller:
         """Fence every broker whose alive node is gone."""
         # The image comes first: a broker that registers after the nodes were listed must not be taken for dead.
         serving = {broker.id: broker.epoch for broker in self._metadata.image.all_brokers() if not broker.fenced}
-        alive = await self._membership.alive()
+        alive = await self._membership.list_alive()
         dead = {broker_id: epoch for broker_id, epoch in serving.items() if alive.get(broker_id) != epoch}
         if dead:
             logger.warning("the sessions of brokers %s have ended: they are fenced", sorted(dead))
@@ -198,7 +197,7 @@ class Controller:
         """Become the controller if there is none."""
         broker_id, epoch = self._membership.broker_id, self._membership.broker_epoch
         seen = self._metadata.image.controller
-        if seen is not None and seen.epoch in await self._membership.controllers():
+        if seen is not None and seen.epoch in await self._membership.list_controllers():
             return
         seen_epoch = None if seen is None else seen.epoch
 
@@ -207,8 +206,7 @@ class Controller:
             elected = None if image.controller is None else image.controller.epoch
             if not broker.serves or elected not in (None, seen_epoch):
                 return Decision([], None)
-            decision = become_controller(image, broker_id, epoch)
-            return Decision(decision.changes, decision.result)
+            return become_controller(image, broker_id, epoch)
 
         if not self._metadata.image.serves(broker_id):
             return

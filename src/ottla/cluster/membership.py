@@ -85,9 +85,10 @@ class Membership:
     ) -> int:
         """Register this broker. Returns its broker epoch. A new cluster gets `cluster_id`.
 
-        A node of an earlier life of this broker is taken over if it has the same data directories, which this process
-        has locked. Otherwise another process uses the same broker id: DUPLICATE_BROKER_REGISTRATION, unless it is
-        gone within its session time-out. The same error tells a process that a later one has taken its place.
+        An alive node of the same broker id that names the same data directories is left from an earlier process,
+        because this one has locked them: the registration replaces the node. A node that names other directories
+        belongs to another broker: DUPLICATE_BROKER_REGISTRATION, unless the node is gone within the session time-out.
+        The same error tells a process that a later one has taken its place.
         """
         alive = {"directories": self._directories, "incarnation": self._incarnation}
         self.log.alive_data = json.dumps(alive).encode()
@@ -104,32 +105,30 @@ class Membership:
                 logger.info("registration of broker %d starts again: %s", self.broker_id, error)
                 await asyncio.sleep(PREDECESSOR_POLL_S)
 
-    async def alive(self) -> dict[int, int]:
+    async def list_alive(self) -> dict[int, int]:
         """The brokers whose sessions live, with their epochs. LogUnavailable if the store cannot be reached."""
-        try:
-            session = self._connection.require()
-            _, names = await asyncio.gather(session.sync(), session.children(znodes.ALIVE))
-        except StoreError as error:
-            raise LogUnavailable(str(error)) from None
-        return _find_newest(names)
+        return _find_newest(await self._list_children(znodes.ALIVE))
 
     async def watch_alive(self, watch: Callable[[], None]) -> dict[int, int]:
-        """Like `alive`, possibly a little old. `watch` is called once, when a broker joins or leaves."""
+        """Like `list_alive`, possibly a little old. `watch` is called once, when a broker joins or leaves."""
         try:
             return _find_newest(await self._connection.require().children(znodes.ALIVE, watch))
         except StoreError as error:
             raise LogUnavailable(str(error)) from None
 
-    async def controllers(self) -> list[int]:
+    async def list_controllers(self) -> list[int]:
         """Epochs of controllers whose sessions live. LogUnavailable if the store cannot be reached."""
+        return sorted(znodes.list_numbers(await self._list_children(znodes.CONTROLLER)))
+
+    async def _list_children(self, path: str) -> list[str]:
         try:
             session = self._connection.require()
-            _, names = await asyncio.gather(session.sync(), session.children(znodes.CONTROLLER))
+            _, names = await asyncio.gather(session.sync(), session.children(path))
         except StoreError as error:
             raise LogUnavailable(str(error)) from None
-        return sorted(znodes.list_numbers(names))
+        return names
 
-    async def resign(self) -> None:
+    async def leave(self) -> None:
         """Leave the cluster: the session ends, and other brokers see it at once."""
         await self._connection.close()
 

@@ -110,7 +110,7 @@ def believe_for_ever(controller: Controller) -> bool:
 
 
 async def list_nodes_first(controller: Controller) -> None:
-    alive = await controller._membership.alive()
+    alive = await controller._membership.list_alive()
     await asyncio.sleep(0.5)
     serving = {broker.id: broker.epoch for broker in controller._metadata.image.all_brokers() if not broker.fenced}
     dead = {broker_id: epoch for broker_id, epoch in serving.items() if alive.get(broker_id) != epoch}

@@ -68,7 +68,7 @@ class Member:
 
     async def leave(self) -> None:
         self._end()
-        await self.membership.resign()
+        await self.membership.leave()
 
     def die(self) -> None:
         self._end()

@@ -140,7 +140,7 @@ def test_a_controller_that_others_fenced_is_none() -> None:
         await first.unfence()
         await asyncio.sleep(5)
         assert [broker.controller.is_active for broker in brokers].count(True) == 1
-        assert len(await first.membership.controllers()) == 1
+        assert len(await first.membership.list_controllers()) == 1
 
     simulate(main())
 

@@ -24,7 +24,7 @@ def test_brokers_join_and_see_each_other() -> None:
         members = [Member(store.client(f"broker-{number}"), number) for number in (1, 2, 3)]
         epochs = [await member.join() for member in members]
         assert epochs == sorted(set(epochs))
-        assert await members[0].membership.alive() == dict(zip((1, 2, 3), epochs, strict=True))
+        assert await members[0].membership.list_alive() == dict(zip((1, 2, 3), epochs, strict=True))
         assert await members[2].metadata.change(count_up("n")) == 1
         version = members[2].image.version
         for member in members:
@@ -45,8 +45,8 @@ def test_nodes_that_somebody_else_put_there_do_not_count() -> None:
         for name in ("x", "1", "1-x", "01-1", f"1-{'9' * 5000}", "-1-1"):
             await session.commit([Create(f"{znodes.ALIVE}/{name}"), Create(f"{znodes.CONTROLLER}/x{name}")])
         await second.join()
-        assert sorted(await first.membership.alive()) == [1, 2]
-        assert await second.membership.controllers() == []
+        assert sorted(await first.membership.list_alive()) == [1, 2]
+        assert await second.membership.list_controllers() == []
 
     simulate(main())
 
@@ -60,12 +60,12 @@ def test_a_broker_that_leaves_or_dies_is_no_longer_alive() -> None:
         for member in (first, second, third):
             await member.join()
         await second.leave()
-        assert sorted(await first.membership.alive()) == [1, 3]
+        assert sorted(await first.membership.list_alive()) == [1, 3]
         third.die()
         await asyncio.sleep(3)
-        assert sorted(await first.membership.alive()) == [1, 3]
+        assert sorted(await first.membership.list_alive()) == [1, 3]
         await asyncio.sleep(6)
-        assert sorted(await first.membership.alive()) == [1]
+        assert sorted(await first.membership.list_alive()) == [1]
 
     simulate(main())
 
@@ -97,7 +97,7 @@ def test_a_new_session_is_opened_after_the_process_had_no_file_descriptors() -> 
             await member.membership.wait_until_connected()
             await member.register()
         assert not exhausted.failures
-        assert await member.membership.alive() == {1: member.epoch}
+        assert await member.membership.list_alive() == {1: member.epoch}
 
     simulate(main())
 
@@ -114,7 +114,7 @@ def test_a_restarted_broker_takes_over_its_node() -> None:
         second = await new.join()
         assert asyncio.get_running_loop().time() - started < 1
         assert second > first
-        assert await new.membership.alive() == {1: second}
+        assert await new.membership.list_alive() == {1: second}
         with pytest.raises(KafkaError) as refusal:
             await old.metadata.change(count_up("n"), timeout_s=5)
         assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT
@@ -149,7 +149,7 @@ def test_a_broker_with_an_emptied_directory_takes_the_place_of_its_last_life() -
         new = Member(store.client("new"), 1, seed=2, directory=b"other directory!")
         second = await new.join()
         assert second > first
-        assert await new.membership.alive() == {1: second}
+        assert await new.membership.list_alive() == {1: second}
 
     simulate(main())
 
@@ -164,7 +164,7 @@ def test_an_expired_session_is_followed_by_a_new_one() -> None:
         await other.join()
         store.cut("a")
         await asyncio.sleep(10)
-        assert sorted(await other.membership.alive()) == [2]
+        assert sorted(await other.membership.list_alive()) == [2]
         assert member.expirations == 0  # only the store knows
         store.heal("a")
         await asyncio.sleep(1)
@@ -186,7 +186,7 @@ def test_a_process_whose_place_was_taken_gives_up() -> None:
         with pytest.raises(KafkaError, match="has taken its place") as refusal:
             await old.register()
         assert refusal.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
-        assert await new.membership.alive() == {1: second}
+        assert await new.membership.list_alive() == {1: second}
 
     simulate(main())
 

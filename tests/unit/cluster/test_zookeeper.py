@@ -188,7 +188,7 @@ def test_concurrent_writers(zookeeper: str) -> None:
         for member in members:
             await member.metadata.wait_for_version(version)
             assert member.image == members[0].image
-        assert await members[0].membership.alive() == {member.id: member.epoch for member in members}
+        assert await members[0].membership.list_alive() == {member.id: member.epoch for member in members}
         for member in members:
             await member.leave()
 
