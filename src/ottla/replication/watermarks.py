@@ -32,16 +32,20 @@ class Signal:
             watcher()
 
 
-class Watermark:
-    """Never moves back, except by `retreat`: a consumer that has seen offset n must not learn that n does not exist."""
+class Watermark(Signal):
+    """An offset. It never moves back, except by `retreat`: a consumer that has seen offset n must not learn that n does
+    not exist.
 
-    __slots__ = ("_order", "_reaching", "_watchers", "value")
+    Watchers are called at every move, and by `wake` when the leader changed or the partition is gone.
+    """
+
+    __slots__ = ("_order", "_reaching", "value")
 
     def __init__(self, value: int) -> None:
+        super().__init__()
         self.value = value
         self._reaching: list[tuple[int, int, asyncio.Future[None]]] = []
         self._order = count()  # waiters for the same offset are woken in the order they came
-        self._watchers: dict[Watcher, None] = {}
 
     def reach(self, value: int) -> asyncio.Future[None]:
         """A future that is done when the offset is `value` or more."""
@@ -52,13 +56,6 @@ class Watermark:
             heapq.heappush(self._reaching, (value, next(self._order), future))
         return future
 
-    def watch(self, watcher: Watcher) -> None:
-        """Call `watcher` at every move, until `unwatch`."""
-        self._watchers[watcher] = None
-
-    def unwatch(self, watcher: Watcher) -> None:
-        self._watchers.pop(watcher, None)
-
     def advance(self, value: int) -> None:
         if value <= self.value:
             return
@@ -68,13 +65,8 @@ class Watermark:
             future = heapq.heappop(reaching)[2]
             if not future.done():
                 future.set_result(None)
-        if self._watchers:
+        if self.watchers:
             self.wake()
-
-    def wake(self) -> None:
-        """Call every watcher although the offset did not move: the leader changed, or the partition is gone."""
-        for watcher in tuple(self._watchers):
-            watcher()
 
     def retreat(self, value: int, error: Exception) -> None:
         """The log was truncated to `value`. Every future of `reach` raises `error`: its records are gone."""

@@ -212,7 +212,7 @@ def test_a_replica_that_does_not_come_ends_in_a_time_out() -> None:
         began = asyncio.get_running_loop().time()
         assert await delete_shared(broker, 5000) == (ErrorCode.REQUEST_TIMED_OUT, 0)
         assert 5 <= asyncio.get_running_loop().time() - began < 6
-        assert not three_brokers.shared(broker).high_watermark._watchers
+        assert not three_brokers.shared(broker).high_watermark.watchers
         broker.abort()
 
     simulate(run())
