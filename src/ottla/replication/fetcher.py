@@ -375,6 +375,10 @@ class Fetcher:
             self._throttle_timer = self._loop.call_later(wait_s, self._release_throttled)
 
     def _release_throttled(self) -> None:
+        wait_s = self._throttle.wait_s()
+        if wait_s > 0:
+            self._throttle_timer = self._loop.call_later(wait_s, self._release_throttled)
+            return
         self._throttle_timer = None
         throttled, self._throttled = self._throttled, {}
         for followed in throttled.values():

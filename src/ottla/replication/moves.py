@@ -218,7 +218,8 @@ class Moves:
                 continue
             await self._step(_append, copy, pieces, self._clock.now_ms())
             self.throttle.record(sum(piece.length for piece in pieces))
-            await asyncio.sleep(self.throttle.wait_s())
+            while (wait_s := self.throttle.wait_s()) > 0:
+                await asyncio.sleep(wait_s)
 
     def _is_wanted(self, move: Move) -> bool:
         return (

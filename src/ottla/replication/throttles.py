@@ -12,6 +12,9 @@ UNLIMITED = 2**63 - 1
 BURST_S = 1.0
 """Seconds for which unused rate is saved up."""
 
+WAIT_MAX_S = 1.0
+"""Longest wait until the rate is looked at again: an operator who raises or removes it wants replicas to go on."""
+
 
 def is_throttled(listed: Sequence[str], index: int, broker_id: int) -> bool:
     """Whether a topic's list of throttled replicas has this one: `*`, or <partition>:<broker>."""
@@ -42,13 +45,13 @@ class ReplicationThrottle:
             self._credit -= count
 
     def wait_s(self) -> float:
-        """Seconds until throttled replicas may go on; 0 if they may now."""
+        """Seconds until throttled replicas may go on, or have to ask again; 0 if they may go on now."""
         rate = self._rate()
         if rate >= UNLIMITED:
             self._credit = 0.0
             return 0.0
         self._refill()
-        return 0.0 if self._credit > -1 else -self._credit / max(rate, 1)
+        return 0.0 if self._credit > -1 else min(-self._credit / max(rate, 1), WAIT_MAX_S)
 
     def _refill(self) -> None:
         rate, now = self._rate(), self._now()

@@ -9,9 +9,11 @@ from unittest.mock import patch
 import pytest
 
 from ottla.cluster.image import PartitionImage
+from ottla.config import BrokerConfig
 from ottla.errors import KafkaError
 from ottla.replication.partition import Partition
 from ottla.replication.peers import PeerUnavailable
+from ottla.replication.throttles import UNLIMITED
 from ottla.storage.log import LogSettings
 from tests.simulation.loop import simulate
 from tests.unit.replication.small_cluster import SmallCluster, read
@@ -643,6 +645,27 @@ def test_a_throttled_follower_stays_below_its_rate() -> None:
             cluster[1].produce(b"x" * 2000)
         await cluster.wait_for_copies()
         assert asyncio.get_running_loop().time() - started < 3
+        await cluster.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("rate", ["100000000", str(UNLIMITED)])
+def test_a_throttled_follower_notices_that_its_rate_was_raised_or_removed(rate: str) -> None:
+    # A rate far too low, which the first records exceed for hours.
+    async def main() -> None:
+        topic = {"follower.replication.throttled.replicas": "*"}
+        cluster = SmallCluster(1, 2, partitions=2, topic=topic, follower_replication_throttled_rate="1")
+        cluster.elect(1, isr=(1,))
+        cluster[1].produce(*[b"x" * 10_000] * 3)
+        await cluster.wait_for(lambda: cluster[2].log().end_offset == 3)
+        cluster[1].produce(b"more")
+        await asyncio.sleep(100)
+        assert cluster[2].log().end_offset == 3
+        cluster[2].config = BrokerConfig.of({"node.id": "2", "follower.replication.throttled.rate": rate})
+        changed = asyncio.get_running_loop().time()
+        await cluster.wait_for(lambda: cluster[2].log().end_offset == 4)
+        assert asyncio.get_running_loop().time() - changed < 3
         await cluster.close()
 
     run(main())

@@ -353,6 +353,31 @@ def test_a_throttled_move_takes_its_time() -> None:
     run(main())
 
 
+def test_a_move_goes_on_when_its_throttle_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moves, "STEP_BYTES", 200_000)
+
+    async def main() -> None:
+        broker = await started(new_disk(), replica_alter_log_dirs_io_max_bytes_per_second="1")
+        await create(broker, TOPIC)
+        partition = get(broker)
+        for _ in range(400):
+            append(partition, b"x" * 1000)
+        broker.node.replication.moves.move(partition, target(broker, elsewhere(partition)))
+        await asyncio.sleep(100)
+        (move,) = broker.node.replication.moves
+        assert 0 < move.lag < 400
+        name = "replica.alter.log.dirs.io.max.bytes.per.second"
+        raised = [ConfigAlteration(name, Operation.SET, "100000000")]
+        number = str(broker.node.broker_id)
+        await broker.node.metadata.change(lambda image: alter_brokers(image, number, raised, broker.node.config))
+        changed = asyncio.get_running_loop().time()
+        await wait_for(lambda: not list(broker.node.replication.moves))
+        assert asyncio.get_running_loop().time() - changed < 5
+        await broker.stop(1.0)
+
+    run(main())
+
+
 def test_a_replica_that_is_not_here_yet_is_created_where_it_was_wanted() -> None:
     async def main() -> None:
         broker = await started(new_disk())
