@@ -10,6 +10,7 @@ import ottla.testing
 from ottla.cluster.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.testing import LocalCluster
 from ottla.testing.local_cluster import ClusterBroker, wait_until
+from ottla.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from tests.cluster.coordination import (
     choose_name,
     find_coordinator,
@@ -18,6 +19,8 @@ from tests.cluster.coordination import (
     read_committed,
     wait_until_in_sync,
 )
+from tests.patience import PATIENCE_S
+from tests.raw_client import RawClient
 
 PARTITIONS = 3
 CLIENT = {
@@ -72,6 +75,20 @@ def test_a_transaction_spans_partitions_of_all_brokers(cluster: LocalCluster) ->
     expected = [f"{broker.id}-{number}".encode() for broker in cluster.brokers for number in (0, 2)]
     with open_client(cluster) as client:
         assert read_committed(client, "orders", PARTITIONS) == [expected] * PARTITIONS
+
+
+def test_every_replica_describes_the_producers(cluster: LocalCluster) -> None:
+    # As kafka-transactions asks for them with --broker-id. Followers learn of a transaction with its records.
+    producer = make_producer(cluster, "described")
+    write_everywhere(producer, "open")
+    topic = TopicRequest(name="orders", partition_indexes=list(range(PARTITIONS)))
+    for broker in cluster.brokers:
+        with RawClient(broker.host, broker.port, timeout_s=PATIENCE_S) as client:
+            (described,) = client.request(DescribeProducersRequest(topics=[topic]), 0).topics
+        for partition in described.partitions:
+            assert partition.error_code == 0, partition.error_message
+            assert [each.current_txn_start_offset for each in partition.active_producers] == [0]
+    producer.abort_transaction(STEP_S)
 
 
 @pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
