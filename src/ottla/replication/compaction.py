@@ -1,9 +1,10 @@
 """Compaction in the background: one log at a time, the dirtiest first, until no log is dirty enough.
 
 `ottla.storage.cleaner` does the work, step by step. This module chooses the log, limits the speed and puts compacted
-segments into the log. If the log was truncated or deleted meanwhile, the result is thrown away. A log that cannot be
-compacted is reported in the log and in the metrics, and left alone until its settings change or the broker restarts. A
-full disk, or a system without room for another process, is waited for.
+segments into the log. The result is thrown away if the log was truncated or deleted meanwhile, or if it is copied by a
+replica that lacks a tombstone which the result lacks. A log that cannot be compacted is reported in the log and in the
+metrics, and left alone until its settings change or the broker restarts. A full disk, or a system without room for
+another process, is waited for.
 """
 
 import asyncio
@@ -49,7 +50,7 @@ PAUSE_EVERY = 200
 
 
 class LogChanged(Exception):
-    """The segments that are being compacted are no longer in the log, or the log is no longer here."""
+    """The compacted segment cannot be used: the log has changed, is gone, or is copied by who lacks its tombstones."""
 
 
 class Compaction:
@@ -277,12 +278,14 @@ class Compaction:
                 case BytesProcessed(size):
                     await self._keep_pace(size)
                 case Cleaned(_, sources, deletes_removed_before):
+                    if deletes_removed_before > partition.copied_by_all:
+                        raise LogChanged
                     await self._note_removed_deletes(partition, deletes_removed_before)
                     if not _is_intact(partition, segments, truncations):
                         raise LogChanged
                     replaced = segments[: len(sources)]
                     del segments[: len(sources)]
-                    await self._swap(partition, replaced)
+                    await self._swap(partition, replaced, deletes_removed_before)
                 case Summary():
                     return report
 
@@ -318,9 +321,9 @@ class Compaction:
         if self._ready_at > now:
             await asyncio.sleep(self._ready_at - now)
 
-    async def _swap(self, partition: Partition, replaced: list[Segment]) -> None:
+    async def _swap(self, partition: Partition, replaced: list[Segment], deletes_removed_before: int) -> None:
         try:
-            await self._swap_in(partition, replaced)
+            await self._swap_in(partition, replaced, deletes_removed_before)
         except OSError as error:
             if partition.state is None:
                 raise LogChanged from error  # its directory was renamed
@@ -329,10 +332,13 @@ class Compaction:
                 partition.log.on_disk_failure(describe_error(error))
             raise
 
-    async def _swap_in(self, partition: Partition, replaced: list[Segment]) -> None:
+    async def _swap_in(self, partition: Partition, replaced: list[Segment], deletes_removed_before: int) -> None:
         swap = Swap(partition.log.files, replaced)
         await self._offload(swap.sync)
-        if partition.state is None or swap.phase is not Phase.BEGUN:
+        if partition.state is None or partition.is_moving or swap.phase is not Phase.BEGUN:
+            raise LogChanged
+        # Who has begun to copy the old segments since may have a value already whose tombstone would be gone now.
+        if deletes_removed_before > partition.copied_by_all:
             raise LogChanged
         swap.switch()
         await self._offload(swap.sync)

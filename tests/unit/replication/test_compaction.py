@@ -7,6 +7,7 @@ import os
 import subprocess
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -16,6 +17,7 @@ from ottla.broker.broker import Broker
 from ottla.cluster.topics import NewTopic, create_topic
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.records.batch import check, encode
+from ottla.replication.in_sync import InSync
 from ottla.replication.partition import Partition
 from ottla.storage.cleaner.child import ChildCompactor
 from ottla.storage.cleaner.order import Uncleanable
@@ -468,3 +470,54 @@ def test_removed_tombstones_are_written_down_before_a_segment_lacks_them() -> No
         outcomes.append(simulate(work(operation)))
         operation += 1
     assert {is_removed for _, is_removed in outcomes} == {False, True}
+
+
+def add_replica(partition: Partition) -> None:
+    """A replica is added that has nothing yet."""
+    assert partition.state is not None
+    state = replace(partition.state, replicas=(partition.broker_id, 7), adding=(7,))
+    partition.in_sync = InSync(partition.broker_id, state, 0, 0.0)
+
+
+def begin_move(partition: Partition) -> None:
+    partition.is_moving = True
+
+
+@pytest.mark.parametrize("begin_copy", [add_replica, begin_move])
+def test_tombstones_stay_for_who_begins_to_copy_during_a_compaction(begin_copy: Callable[[Partition], None]) -> None:
+    # At any moment. It may have copied a value already that the compaction removes together with its tombstone: a
+    # replica that lagged copied the tombstone with its horizon, and nothing was compacted here before.
+    async def work(moment: int) -> tuple[int, bool]:
+        shop = Workshop()
+        await shop.broker.start()
+        partition = await shop.topic("table", delete_retention_ms="0")
+        write(partition, 1)
+        deleted = bytearray(encode([(b"deleted", None, (), NOW)]))
+        partition.append(memoryview(deleted), check(deleted), NOW, 1)
+        write(partition, 20)
+        await shop.compact()  # notes in the batch when the tombstone may go
+        partition.log.first_dirty_offset = 0
+        write(partition, 20)
+        begun, was_there = shop.threads.calls, False
+
+        def look(call: int) -> None:
+            nonlocal was_there
+            if call == begun + moment:
+                was_there = "deleted" in latest(partition)
+                begin_copy(partition)
+
+        shop.threads.before = look
+        await shop.compact()
+        calls = shop.threads.calls - begun
+        if moment <= calls:
+            assert ("deleted" in latest(partition)) == was_there, moment
+        partition.is_moving = False
+        await shop.broker.stop(1)
+        return calls, was_there
+
+    seen, moment, calls = set(), 1, 1
+    while moment <= calls:
+        calls, was_there = simulate(work(moment))
+        seen.add(was_there)
+        moment += 1
+    assert seen == {False, True}
