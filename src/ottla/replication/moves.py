@@ -295,6 +295,7 @@ class Moves:
         copy.epochs.clear()
         for epoch, start in log.epochs.entries:
             copy.epochs.assign(epoch, start)
+        copy.removed_deletes.take_over(log.removed_deletes.before)
         if partition.config.flush_messages == 1:
             copy.flush()  # acknowledged records were on disk in the old place
         with suppress(FileNotFoundError):  # an attempt has renamed it, and could not undo that

@@ -46,6 +46,12 @@ class RemovedDeletes:
         """Take note that offsets are missing in a copied batch, or before it."""
         self.note(header.base_offset if header.record_count > header.last_offset_delta else header.next_offset)
 
+    def take_over(self, before: int) -> None:
+        """Take over what is known of the log that this one is a copy of. Not every hole is a removed tombstone."""
+        if before != self.before:
+            self.before = before
+            self.is_dirty = True
+
     def truncate(self, end_offset: int) -> None:
         """The log ends at `end_offset` now. What follows is complete."""
         if end_offset < self.before:
