@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from ottla.errors import ErrorCode, KafkaError
 from ottla.observability.metrics import RequestMeters
 from ottla.replication.fetch_sessions import NO_SESSION, FollowerSession, FollowerSessionPartition
+from ottla.replication.in_sync import UNKNOWN
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.replication.throttles import ReplicationThrottle, is_throttled
@@ -178,7 +179,7 @@ class FollowerFetch:
         request, session = followed.request, self._session
         partition = self._find(followed)
         partition.require_leader(request.current_leader_epoch)
-        partition.require_follower(session.follower, request.current_leader_epoch)
+        in_sync = partition.require_follower(session.follower, request.current_leader_epoch)
         self._require_current_broker()
         log = partition.log
         if not log.log_start_offset <= request.fetch_offset:
@@ -197,6 +198,8 @@ class FollowerFetch:
             partition.note_follower_fetch(
                 session.follower, session.broker_epoch, request.fetch_offset, request.log_start_offset, fetched
             )
+        elif in_sync.followers[session.follower].end_offset == UNKNOWN:
+            self._again[followed] = None  # it was removed and added since it asked: only its next fetch counts
         return self._read_records(followed, partition, request)
 
     def _find_divergence(self, partition: Partition, request: FetchPartition) -> EpochEndOffset | None:

@@ -1,6 +1,7 @@
 """Fetches of followers: what they tell the leader, when they are answered, and with what."""
 
 import asyncio
+from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,6 +13,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.observability.metrics import RequestMeters
 from ottla.replication.fetch_sessions import FOLLOWER_IDLE_S, FetchSessions, FollowerSession
 from ottla.replication.follower_fetch import HIGH_WATERMARK_DELAY_S, FollowerFetch
+from ottla.replication.in_sync import UNKNOWN
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.replication.throttles import UNLIMITED, ReplicationThrottle
@@ -451,6 +453,29 @@ def test_the_same_error_again_does_not_end_the_wait() -> None:
         response = await follower.wait()
         assert results(response)[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         assert loop.time() - began == pytest.approx(LONG_MS / 1000)
+
+    simulate(scenario())
+
+
+def test_a_replica_that_is_removed_and_added_while_its_fetch_waits_is_heard_again() -> None:
+    # Otherwise an idle partition would stay without it in the ISR until the next record.
+    async def scenario() -> None:
+        partition = lead(FakeProposer())
+        follower = FollowingBroker(keep(partition))
+        follower.ask(at(0))
+        waiting = follower.wait()
+        state = partition.state
+        assert state is not None
+        partition.become(replace(state, replicas=(LEADER, THIRD), isr=(LEADER, THIRD), partition_epoch=1))
+        partition.become(replace(state, isr=(LEADER, THIRD), partition_epoch=2))
+        assert partition.in_sync is not None
+        await settle()
+        assert partition.in_sync.followers[SECOND].end_offset == UNKNOWN, "what it asked before says nothing now"
+        assert follower.session.waiting is not None
+        follower.session.waiting.finish()
+        await waiting
+        follower.ask()
+        assert partition.in_sync.followers[SECOND].end_offset == 0
 
     simulate(scenario())
 
