@@ -12,7 +12,7 @@ from ottla.replication.checkpoints import Checkpoints
 from ottla.replication.closing import close_logs
 from ottla.replication.deleted_partitions import DeletedPartitions
 from ottla.replication.directory_failures import DirectoryFailures
-from ottla.replication.discovery import Discovery, RecoveryProgress
+from ottla.replication.discovery import Discovery, ReportProgress
 from ottla.replication.log_starts import LogStarts
 from ottla.replication.moves import Moves
 from ottla.replication.reconciliation import Reconciliation
@@ -98,7 +98,7 @@ class Replication:
         """A suffix for the name of a directory that is renamed."""
         return self._random.randbytes(16).hex()
 
-    def find(self, image: Image, progress: RecoveryProgress, deleted: Collection[bytes] = ()) -> Discovery:
+    def find(self, image: Image, progress: ReportProgress, deleted: Collection[bytes] = ()) -> Discovery:
         """Open every log of the data directories, with recovery. Slow: runs in a thread, at start only.
 
         `deleted` are the ids of topics that are known to have been deleted: what is left of them is removed.

@@ -28,7 +28,7 @@ from ottla.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-RecoveryProgress = Callable[[str, int, int], None]
+ReportProgress = Callable[[str, int, int], None]
 """Called with a directory, the number of its bytes that are recovered, and the number of all its bytes."""
 
 
@@ -42,7 +42,7 @@ class Found(NamedTuple):
     high_watermark: int
 
 
-def log_settings(config: TopicConfig, broker: BrokerConfig) -> LogSettings:
+def make_log_settings(config: TopicConfig, broker: BrokerConfig) -> LogSettings:
     compacted = "compact" in config.cleanup_policy
     deletes = "delete" in config.cleanup_policy
     return LogSettings(
@@ -72,7 +72,7 @@ class Discovery:
         cache: IndexCache,
         image: Image,
         deleted: Collection[bytes],
-        progress: RecoveryProgress,
+        progress: ReportProgress,
     ) -> None:
         self._disk = disk
         self._config = config
@@ -180,7 +180,7 @@ class Discovery:
         log = open_log(
             self._disk,
             partition.path,
-            log_settings(config, self._config),
+            make_log_settings(config, self._config),
             clean=directory.was_clean and not directory.is_distrusted,
             recovery_point=directory.recovery_points.get(key, 0),
             log_start_offset=directory.log_starts.get(key, 0),

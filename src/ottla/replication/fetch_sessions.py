@@ -24,7 +24,7 @@ FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 NO_SESSION = 0
 CONSUMER = -1
-MAX_EPOCH = 2**31 - 1
+SESSION_EPOCH_MAX = 2**31 - 1
 
 FOLLOWER_IDLE_S = 30.0
 """A follower's session without a fetch for this long is abandoned."""
@@ -34,7 +34,7 @@ RequestedPartition = tuple[bytes, str, int]
 
 
 def next_epoch(epoch: int) -> int:
-    return 1 if epoch == MAX_EPOCH else epoch + 1
+    return 1 if epoch == SESSION_EPOCH_MAX else epoch + 1
 
 
 class SessionPartition:
@@ -151,7 +151,7 @@ class FollowerSessionPartition:
         session.stirred[self.key] = self
         if self.partition is not None and self.partition.in_sync is not None:
             # Until now nothing happened since the follower's last fetch, so at that fetch it had caught up.
-            self.partition.in_sync.was_caught_up(session.follower, session.last_used)
+            self.partition.in_sync.note_caught_up(session.follower, session.last_used)
         if session.waiting is not None:
             session.waiting.look_soon()
 
@@ -281,7 +281,7 @@ class FetchSessions:
     def _choose_id(self) -> int:
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
-            session_id = self._random.randrange(1, MAX_EPOCH)
+            session_id = self._random.randrange(1, SESSION_EPOCH_MAX)
         return session_id
 
     def _drop(self, session_id: int) -> None:

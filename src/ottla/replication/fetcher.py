@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 from ottla.errors import ErrorCode, KafkaError
@@ -22,7 +23,7 @@ from ottla.replication.following import (
     AskRange,
     Outdated,
     Retry,
-    StartNew,
+    StartAnew,
     Truncate,
     UpToDate,
     Verdict,
@@ -211,7 +212,7 @@ class Fetcher:
             flush = followed.partition.wait_until_durable()
             if flush is not None:
                 self._flushes[flush] = None
-                flush.add_done_callback(lambda future, followed=followed: self._handle_flush(followed, future))  # type: ignore[misc]
+                flush.add_done_callback(partial(self._handle_flush, followed))
 
     def _handle_flush(self, followed: Followed, future: asyncio.Future[None]) -> None:
         self._flushes.pop(future, None)
@@ -321,12 +322,12 @@ class Fetcher:
                 except OSError as error:
                     self._back_off(followed, f"its log cannot be truncated: {describe_error(error)}")
                     return
-            case StartNew(offset):
+            case StartAnew(offset):
                 self._pause(followed)
                 try:
-                    self._truncations.start_new(partition, offset, now_ms)
+                    self._truncations.start_anew(partition, offset, now_ms)
                 except OSError as error:
-                    self._back_off(followed, f"its log cannot begin anew: {describe_error(error)}")
+                    self._back_off(followed, f"its log cannot start anew: {describe_error(error)}")
                     return
             case Retry(code, reason):
                 self._back_off(followed, f"{name_error(code)} {reason}".rstrip())

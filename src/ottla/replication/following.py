@@ -57,7 +57,7 @@ class Truncate:
 
 
 @dataclass(frozen=True, slots=True)
-class StartNew:
+class StartAnew:
     """The log has nothing in common with the leader's: remove all records, and begin at `offset`."""
 
     offset: int
@@ -81,7 +81,7 @@ class Outdated:
     """Something changed after the request was sent: ignore the answer."""
 
 
-Verdict = Append | UpToDate | Truncate | StartNew | AskRange | Retry | Outdated
+Verdict = Append | UpToDate | Truncate | StartAnew | AskRange | Retry | Outdated
 
 UP_TO_DATE = UpToDate()
 ASK_RANGE = AskRange()
@@ -130,7 +130,7 @@ def judge(partition: FollowedPartition, leader: int, asked: FetchPartition, resu
             )
         if offset < log.log_start_offset:
             # No record is common to both logs, and the leader has records before the start of this one.
-            return StartNew(result.log_start_offset) if result.log_start_offset >= 0 else ASK_RANGE
+            return StartAnew(result.log_start_offset) if result.log_start_offset >= 0 else ASK_RANGE
         return Truncate(offset)
     records = result.records
     if not isinstance(records, bytes | bytearray | memoryview) or not len(records):
@@ -154,13 +154,13 @@ def judge_range(log: FollowedLog, leader_epoch: int, leader_start: int, leader_e
     """What to do after OFFSET_OUT_OF_RANGE, if the leader's log is from `leader_start` to `leader_end`."""
     end = log.end_offset
     if leader_start > end:
-        return StartNew(leader_start)
+        return StartAnew(leader_start)
     # The leader knows no epoch above its own. Records of such epochs can only be left from metadata that was lost.
     epoch, epoch_end = log.epochs.end_offset_for(leader_epoch, end)
     if epoch != UNDEFINED:
         leader_end = min(leader_end, epoch_end)
     if leader_end < log.log_start_offset:
-        return StartNew(leader_start)
+        return StartAnew(leader_start)
     if leader_end < end:
         return Truncate(leader_end)
     return Retry(ErrorCode.OFFSET_OUT_OF_RANGE, f"although the leader's log is from {leader_start} to {leader_end}")

@@ -148,7 +148,7 @@ class InSync:
         follower.leader_end = max(follower.leader_end, leader_end)
         return True
 
-    def was_caught_up(self, broker_id: int, fetched: float) -> None:
+    def note_caught_up(self, broker_id: int, fetched: float) -> None:
         """A follower had everything when it fetched at the time `fetched`. It fetches all partitions at once.
 
         The leader does not look at every partition in each fetch, so it says this when something happens in one.

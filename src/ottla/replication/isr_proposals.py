@@ -76,7 +76,7 @@ class IsrProposals:
         self._is_stopped = False
         self.full_disks = FullDisks(metadata, broker_id, broker_epoch)
         self.now = asyncio.get_running_loop().time
-        metadata.on_change(self._apply)
+        metadata.on_change(self._handle_image_change)
 
     # What partitions ask
 
@@ -100,8 +100,9 @@ class IsrProposals:
     def note_full_disk(self, topic_id: bytes, index: int) -> None:
         self.full_disks.note(topic_id, index)
 
-    def _apply(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
-        """A broker may join now that had caught up before, or the high watermark waits in vain for one that may not.
+    def _handle_image_change(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
+        """Look again at partitions with a follower outside the ISR, when a broker may join that could not before, or no
+        longer may although the high watermark waits for it.
 
         In a partition without new records nothing else would lead to another look.
         """

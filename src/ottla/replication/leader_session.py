@@ -6,11 +6,10 @@ and those that are to be forgotten. No I/O, no clock.
 
 from typing import NamedTuple
 
+from ottla.replication.fetch_sessions import SESSION_EPOCH_MAX
 from ottla.replication.followed import Followed, Key
 from ottla.replication.following import make_request
 from ottla.wire.fetch import FetchRequest, FetchTopic, ForgottenTopic
-
-SESSION_EPOCH_MAX = 2**31 - 1
 
 
 class FetchSettings(NamedTuple):

@@ -25,12 +25,13 @@ class OfflinePartitions:
     def knows(self, topic_id: bytes, index: int) -> bool:
         return index in self._by_id.get(topic_id, ())
 
-    def refuse(self, topic: str, index: int) -> None:
+    def require_online(self, topic: str, index: int) -> None:
         """KAFKA_STORAGE_ERROR if the partition is offline."""
         if index in self._by_name.get(topic, ()):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, _REASON)
 
-    def refuse_by_id(self, topic_id: bytes, index: int) -> None:
+    def require_online_by_id(self, topic_id: bytes, index: int) -> None:
+        """Like `require_online`, for a topic that is known by its id."""
         if self.knows(topic_id, index):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, _REASON)
 

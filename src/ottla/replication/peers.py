@@ -91,7 +91,7 @@ class Peers:
         broker does not know the API.
         """
         deadline = asyncio.get_running_loop().time() + timeout_s
-        link = self._link(broker_id)
+        link = self._find_link(broker_id)
         connection = link.connection
         if connection is None or not connection.is_ready:
             connection = await self._wait_for_connection(link, timeout_s)
@@ -128,7 +128,7 @@ class Peers:
             raise PeerUnavailable(f"broker {broker_id} has no address for the listener {self._listener}")
         return endpoint, broker.epoch
 
-    def _link(self, broker_id: int) -> _Link:
+    def _find_link(self, broker_id: int) -> _Link:
         if self._is_closed:
             raise PeerUnavailable("this broker is stopping")
         link = self._links.get(broker_id)
@@ -167,7 +167,7 @@ class Peers:
             try:
                 connection = await self._open(link.endpoint, CONNECT_TIMEOUT_S, ANSWER_BYTES_MAX)
             except PeerUnavailable as error:
-                self._connect_failed(link, error)
+                self._handle_failed_attempt(link, error)
                 if link.was_lost and error.is_refused:
                     self._report_gone(link)
                 link.backoff_s = min(max(2 * link.backoff_s, BACKOFF_FIRST_S), BACKOFF_MAX_S)
@@ -181,7 +181,7 @@ class Peers:
                 opened.set_result(connection)
             return
 
-    def _connect_failed(self, link: _Link, error: PeerUnavailable) -> None:
+    def _handle_failed_attempt(self, link: _Link, error: PeerUnavailable) -> None:
         if link.backoff_s in (0.0, BACKOFF_FIRST_S):
             logger.info("broker %d cannot be reached: %s", link.broker_id, error)
         _fail_waiters(link, error)

@@ -39,7 +39,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.checkpoints import Checkpoints
 from ottla.replication.deleted_partitions import DeletedPartitions
 from ottla.replication.directory_failures import DirectoryFailures
-from ottla.replication.discovery import Discovery, log_settings, set_aside
+from ottla.replication.discovery import Discovery, make_log_settings, set_aside
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.storage.directories import DataDirectory, PartitionDirectory
@@ -331,7 +331,7 @@ class Reconciliation:
     def _configure(self, topic: str, image: Image) -> None:
         config = self._find_topic_config(image, topic)
         for partition in self._replicas.of_topic(topic).values():
-            partition.configure(config, log_settings(config, self._settings()))
+            partition.configure(config, make_log_settings(config, self._settings()))
 
     # New partitions
 
@@ -430,7 +430,7 @@ class Reconciliation:
             self._remove_unfinished(path)
         if self._disk.exists(path):
             set_aside(self._disk, directory, PartitionDirectory(topic.name, index, "", path), self._unique())
-        settings = log_settings(config, self._settings())
+        settings = make_log_settings(config, self._settings())
         try:
             return create_log(self._disk, path, topic.id, settings, self._clock.now_ms(), cache=self._indexes)
         except OSError:

@@ -19,7 +19,7 @@ from ottla.errors import KafkaError
 from ottla.records import columns
 from ottla.records.batch import CODEC_MASK, BatchHeader
 from ottla.records.compression import TooLarge
-from ottla.replication.validation import CheckedBatch, Rules, too_large_error, validate
+from ottla.replication.validation import CheckedBatch, Rules, make_too_large_error, validate
 from ottla.system.threads import Offload, load_library
 
 logger = logging.getLogger(__name__)
@@ -124,7 +124,7 @@ def _validate_in_thread(
     try:
         return validate(records, header, rules, now_ms, survey, most)
     except TooLarge:
-        return too_large_error(header, most)
+        return make_too_large_error(header, most)
     except KafkaError as error:
         # The traceback refers to the decompressed records and back to the error: that cycle would keep them in memory.
         error.__traceback__ = error.__context__ = None

@@ -45,8 +45,8 @@ class Replicas:
         try:
             return self._by_name[topic][index]
         except KeyError:
-            self.offline.refuse(topic, index)
-            self._refuse_elsewhere(self.image.topic(topic), index)
+            self.offline.require_online(topic, index)
+            self._refuse_if_elsewhere(self.image.topic(topic), index)
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from None
 
     def get_by_id(self, topic_id: bytes, index: int) -> Partition:
@@ -54,19 +54,19 @@ class Replicas:
         try:
             partitions = self._by_id[topic_id]
         except KeyError:
-            self.offline.refuse_by_id(topic_id, index)
+            self.offline.require_online_by_id(topic_id, index)
             topic = self.image.topic_by_id(topic_id)
-            self._refuse_elsewhere(topic, index)
+            self._refuse_if_elsewhere(topic, index)
             unknown = ErrorCode.UNKNOWN_TOPIC_ID if topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             raise KafkaError(unknown) from None
         try:
             return partitions[index]
         except KeyError:
-            self.offline.refuse_by_id(topic_id, index)
-            self._refuse_elsewhere(self.image.topic_by_id(topic_id), index)
+            self.offline.require_online_by_id(topic_id, index)
+            self._refuse_if_elsewhere(self.image.topic_by_id(topic_id), index)
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from None
 
-    def _refuse_elsewhere(self, topic: TopicImage | None, index: int) -> None:
+    def _refuse_if_elsewhere(self, topic: TopicImage | None, index: int) -> None:
         """NOT_LEADER_OR_FOLLOWER if the partition exists: a client then asks for metadata, and finds its leader."""
         if topic is not None and 0 <= index < len(topic.partitions):
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)

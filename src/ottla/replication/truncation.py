@@ -56,13 +56,13 @@ class Truncations:
     def truncate(self, partition: Partition, offset: int) -> None:
         """Remove all records from `offset` on. `find` returns the truncation until it is over.
 
-        OSError if there is no descriptor: nothing has changed then, as in `start_new`.
+        OSError if there is no descriptor: nothing has changed then, as in `start_anew`.
         """
         end_offset = partition.log.end_offset
         if self._start(partition, lambda: start_truncation(partition.log, offset)):
             logger.info("%s: truncated from %d to %d, as the leader's log says", partition, end_offset, offset)
 
-    def start_new(self, partition: Partition, offset: int, now_ms: int) -> None:
+    def start_anew(self, partition: Partition, offset: int, now_ms: int) -> None:
         """Remove all records, and begin at `offset`. `find` returns the truncation until it is over.
 
         OSError if the disk is full: nothing has changed then. It is not tried again here, because this replica may

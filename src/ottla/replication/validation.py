@@ -117,7 +117,7 @@ def validate(
     bounds = rules.bounds(header.base_timestamp, now_ms)
     found = survey(data, header.record_count, bounds, columns.BEGIN)
     if found.verdict != columns.SOUND:
-        raise explain_refusal(data, header.record_count, bounds, found, survey)
+        raise explain_refused_records(data, header.record_count, bounds, found, survey)
     if rules.codec is not None and rules.codec != codec:
         packed = batch.repack(header, rules.codec, compress(rules.codec, data, rules.level), found.max_timestamp)
         return CheckedBatch(memoryview(packed), batch.read_header(packed))
@@ -135,7 +135,9 @@ def unpack(codec: int, data: batch.Bytes, unpacked_max: int) -> bytes | bytearra
         raise KafkaError(ErrorCode.INVALID_RECORD, f"The records cannot be decompressed: {error}") from None
 
 
-def explain_refusal(data: batch.Bytes, count: int, bounds: Bounds, found: Survey, survey: Surveyor) -> KafkaError:
+def explain_refused_records(
+    data: batch.Bytes, count: int, bounds: Bounds, found: Survey, survey: Surveyor
+) -> KafkaError:
     """Why a batch is refused: because its records cannot be read, or because of each record that breaks a rule."""
     errors: list[tuple[int, str]] = []
     code = ErrorCode.INVALID_RECORD
@@ -167,6 +169,6 @@ def explain_unreadable(found: Survey, count: int) -> str:
     return f"There are bytes after record {count - 1}, the last one that the batch announces"
 
 
-def too_large_error(header: BatchHeader, unpacked_max: int) -> KafkaError:
+def make_too_large_error(header: BatchHeader, unpacked_max: int) -> KafkaError:
     message = f"{header.size} bytes of {NAMES[header.codec]} decompress to more than {unpacked_max}"
     return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, message)

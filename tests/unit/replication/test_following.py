@@ -16,7 +16,7 @@ from ottla.replication.following import (
     UP_TO_DATE,
     Append,
     Retry,
-    StartNew,
+    StartAnew,
     Truncate,
     Verdict,
     find_divergence,
@@ -134,7 +134,7 @@ def test_an_epoch_that_this_log_lacks_costs_everything_after_the_next_lower_one(
 
 def test_a_log_with_nothing_in_common_starts_anew_where_the_leader_begins() -> None:
     followed = log(10, (5, 6), start=6)
-    assert verdict(followed, diverging(5, 2, start=1)) == StartNew(1)
+    assert verdict(followed, diverging(5, 2, start=1)) == StartAnew(1)
     assert verdict(followed, diverging(5, 2, start=-1)) == ASK_RANGE
     assert verdict(followed, diverging(5, 6, start=1)) == Truncate(6)
 
@@ -203,13 +203,13 @@ def epochs_of(records: list[tuple[int, int]]) -> LeaderEpochs:
 
 
 def test_below_the_leaders_start_the_log_starts_anew() -> None:
-    assert judge_range(log(10, (5, 0)), EPOCH, 11, 20) == StartNew(11)
+    assert judge_range(log(10, (5, 0)), EPOCH, 11, 20) == StartAnew(11)
 
 
 def test_above_the_leaders_end_the_log_is_truncated() -> None:
     assert judge_range(log(10, (5, 0)), EPOCH, 0, 8) == Truncate(8)
-    assert judge_range(log(10, start=10), EPOCH, 0, 8) == StartNew(0)
-    assert judge_range(log(10, (5, 9), start=9), EPOCH, 2, 8) == StartNew(2)
+    assert judge_range(log(10, start=10), EPOCH, 0, 8) == StartAnew(0)
+    assert judge_range(log(10, (5, 9), start=9), EPOCH, 2, 8) == StartAnew(2)
 
 
 def test_records_of_epochs_after_the_leaders_are_truncated() -> None:
