@@ -207,7 +207,7 @@ class FollowerFetch:
         log, offset = partition.log, request.fetch_offset
         if request.last_fetched_epoch >= 0 and (diverging := find_divergence(partition, request)) is not None:
             return diverging
-        if offset < log.removed_deletes.before and partition.must_begin_anew(
+        if offset < log.removed_deletes.before and partition.must_start_anew(
             self._session.follower, offset, request.log_start_offset
         ):
             return EpochEndOffset(request.last_fetched_epoch, log.log_start_offset)

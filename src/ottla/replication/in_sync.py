@@ -158,7 +158,7 @@ class InSync:
             follower.caught_up = max(follower.caught_up, fetched)
             follower.last_fetch = max(follower.last_fetch, fetched)
 
-    def must_begin_anew(
+    def must_start_anew(
         self, broker_id: int, offset: int, log_start_offset: int, leader_start: int, deletes_removed_before: int
     ) -> bool:
         """Whether a follower at `offset` would keep values whose tombstones the leader has removed.

@@ -385,14 +385,14 @@ class Partition:
         if broker_id not in in_sync.state.isr:
             self._propose_joining()
 
-    def must_begin_anew(self, broker_id: int, offset: int, log_start_offset: int) -> bool:
+    def must_start_anew(self, broker_id: int, offset: int, log_start_offset: int) -> bool:
         """Whether a follower with records from `log_start_offset` to `offset` cannot go on from there.
 
         It would bring deleted keys back, and leave transactions open for ever (see `storage/removed_deletes.py`).
         """
         log, in_sync = self.log, self.in_sync
         removed_before = log.removed_deletes.before
-        return in_sync is not None and in_sync.must_begin_anew(
+        return in_sync is not None and in_sync.must_start_anew(
             broker_id, offset, log_start_offset, log.log_start_offset, removed_before
         )
 
