@@ -1,4 +1,4 @@
-"""Deciders about users of SCRAM, with Kafka's checks and error codes."""
+"""Deciders for users of SCRAM, with Kafka's checks and error codes."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from ottla.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential
 
 NAME_BYTES_MAX = 1024
 SALT_BYTES_MAX = 1024
+SALTED_PASSWORD_BYTES_MAX = 1024
 DECOY_BYTES = 32
 
 
@@ -37,7 +38,10 @@ Problems = dict[str, KafkaError]
 def alter_users(
     image: Image, upsertions: Sequence[Upsertion], deletions: Sequence[Deletion], decoy_secret: bytes
 ) -> Decision[Problems]:
-    """Change the credentials that are right, and say of each other user what is wrong. `decoy_secret` is random."""
+    """Change the credentials that are valid. The result has the error of each user whose change was refused.
+
+    `decoy_secret` is random, and is stored with the first user.
+    """
     problems = _find_problems(image, upsertions, deletions)
     changes: list[Change] = [
         RemoveScramCredential(each.name, each.mechanism) for each in deletions if each.name not in problems
@@ -53,7 +57,7 @@ def alter_users(
 def add_user(
     image: Image, name: str, mechanism: int, credential: ScramCredential, decoy_secret: bytes
 ) -> Decision[bool]:
-    """Add a user if it is not there. Returns whether it was added: one that is there keeps its password."""
+    """Add a user, unless it exists: then it keeps its password. Returns whether the user was added."""
     if (name, mechanism) in image.identities.scram:
         return Decision([], False)
     changes: list[Change] = [SetScramCredential(name, mechanism, *credential)]
@@ -102,8 +106,12 @@ def _find_problems(image: Image, upsertions: Sequence[Upsertion], deletions: Seq
 def _find_problem(image: Image, each: Upsertion | Deletion) -> KafkaError | None:
     if isinstance(each, Upsertion):
         problem = check_user(each.name, each.mechanism, each.iterations)
-        if problem is None and not (0 < len(each.salt) <= SALT_BYTES_MAX and 0 < len(each.salted_password) <= 1024):
-            problem = KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "The salt or the salted password is not usable")
+        if problem is None and not 0 < len(each.salt) <= SALT_BYTES_MAX:
+            message = f"The salt must have 1 to {SALT_BYTES_MAX} bytes"
+            problem = KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, message)
+        if problem is None and not 0 < len(each.salted_password) <= SALTED_PASSWORD_BYTES_MAX:
+            message = f"The salted password must have 1 to {SALTED_PASSWORD_BYTES_MAX} bytes"
+            problem = KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, message)
         return problem
     problem = check_user(each.name, each.mechanism, ITERATIONS_MIN)
     if problem is None and (each.name, each.mechanism) not in image.identities.scram:

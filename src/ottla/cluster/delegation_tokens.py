@@ -1,4 +1,4 @@
-"""Deciders about delegation tokens (KIP-48), with Kafka's checks and error codes."""
+"""Deciders for delegation tokens (KIP-48), with Kafka's checks and error codes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,11 +26,15 @@ def create_token(
     config: BrokerConfig,
     now_ms: int,
 ) -> Decision[DelegationToken]:
-    """A new token. `token_id` is random."""
+    """Create a delegation token. `token_id` is random."""
     if any(each.type != USER for each in (owner, *renewers)):
         raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE, "owners and renewers are users")
-    if len(image.identities.tokens) >= TOKENS_MAX or len(renewers) > RENEWERS_MAX:
-        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"there are {TOKENS_MAX} tokens, or {RENEWERS_MAX} renewers")
+    if len(image.identities.tokens) >= TOKENS_MAX:
+        message = f"there are {TOKENS_MAX} delegation tokens already, which is the limit; expire some first"
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
+    if len(renewers) > RENEWERS_MAX:
+        message = f"{len(renewers)} renewers are given, {RENEWERS_MAX} are the limit for one token"
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, message)
     longest_ms = config.delegation_token_max_lifetime_ms
     life_ms = min(longest_ms, max_lifetime_ms) if max_lifetime_ms > 0 else longest_ms
     ends_at_ms = now_ms + life_ms
@@ -47,7 +51,7 @@ def renew_token(
     config: BrokerConfig,
     now_ms: int,
 ) -> Decision[int]:
-    """Give a token a later expiry, which is returned. Only its owner and its renewers may do that."""
+    """Give a token a later expiry, which is returned. Only its owner, its requester and its renewers may do that."""
     token = _require(find(image), who, now_ms)
     longest_ms = config.delegation_token_expiry_time_ms
     life_ms = min(longest_ms, period_ms) if period_ms > 0 else longest_ms
@@ -86,5 +90,6 @@ def _require(token: DelegationToken | None, who: PrincipalName, now_ms: int) -> 
     if token.has_expired(now_ms):
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED, "the delegation token has expired")
     if not may_use(token, who):
-        raise KafkaError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, "it is neither yours nor yours to renew")
+        message = "only the owner, the requester and the renewers of a delegation token may renew or expire it"
+        raise KafkaError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, message)
     return token
