@@ -8,7 +8,7 @@ entities.py        the parts of an image: brokers, topics, partitions, the contr
 changes.py         every kind of change, and its encoding
 replay.py          the effect of each change on an image
 leadership.py      who may lead a partition: the election rules that replay follows
-withdrawal.py      the metadata as a broker shows it that is out of the cluster
+withdrawal.py      the metadata that a broker shows while it is out of the cluster
 first_rules.py     the election rules of metadata that was written before there were clusters
 snapshots.py       an image as a list of changes, and its digest
 metadata_log.py    the interface of a metadata log
@@ -19,14 +19,14 @@ shared_snapshots.py  snapshots of that log
 znodes.py          names and data of the store's nodes
 nodes.py           creates and deletes such nodes
 membership.py      this broker's session with the store, and its registration
-broker_ids.py      numbers for brokers that were given none
+broker_ids.py      ids for brokers that were started without one
 local_copy.py      every broker's copy of the shared log, and a lost store written again from it
 controller.py      the broker that fences others, and restores leaders
 connection.py      one session with the store after the other
 store.py           the interface of a coordination store: what ZooKeeper promises
 zookeeper.py       ZooKeeper as the coordination store
 memory_store.py    a coordination store inside this process
-memory_tree.py     the nodes of that store
+memory_tree.py     the nodes of the store in memory
 topics.py          deciders: create and delete topics
 acls.py            deciders: create and delete ACLs
 partitions.py      decider: add partitions to a topic
@@ -35,7 +35,7 @@ cordons.py         brokers that get no new partitions
 configs.py         deciders: change settings of topics, groups and brokers
 quotas.py          decider: change quotas; which of them a filter finds
 identities.py      users of SCRAM and delegation tokens in an image
-identity_changes.py  the changes of them
+identity_changes.py  changes of users and delegation tokens
 credentials.py     deciders: users of SCRAM
 delegation_tokens.py  deciders: delegation tokens
 features.py        deciders: levels of the cluster's features

@@ -1,4 +1,4 @@
-"""Deciders for ACLs: create some, delete those that filters match. What is wrong with one leaves the others alone."""
+"""Deciders for ACLs: create some, delete those that filters match. A refused ACL does not affect the others."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ CHANGES_MAX = 10_000
 
 
 def create_acls(image: Image, acls: Sequence[Acl]) -> Decision[list[KafkaError | None]]:
-    """Create those that are valid and not there yet. The result has an error, or None, for each."""
+    """Create the ACLs that are valid and do not exist yet. The result has an error, or None, for each ACL."""
     results: list[KafkaError | None] = []
     new: dict[Acl, None] = {}
     for acl in acls:
@@ -27,7 +27,7 @@ def create_acls(image: Image, acls: Sequence[Acl]) -> Decision[list[KafkaError |
 
 
 def delete_acls(image: Image, filters: Sequence[AclFilter]) -> Decision[list[list[Acl]]]:
-    """Delete what the filters match. The result has the ACLs that each of them matched."""
+    """Delete the ACLs that the filters match. The result has the ACLs that each filter matched."""
     matched = [image.acls.select(each) for each in filters]
     gone = dict.fromkeys(acl for acls in matched for acl in acls)
     _check_number(len(gone))
@@ -35,7 +35,7 @@ def delete_acls(image: Image, filters: Sequence[AclFilter]) -> Decision[list[lis
 
 
 def find_problem(acl: Acl) -> str | None:
-    """Why there cannot be such an ACL, in one line."""
+    """Why there cannot be such an ACL, in one line; None if there can."""
     if acl.resource_type == ResourceType.CLUSTER and acl.name != CLUSTER_NAME:
         return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
     if not acl.name:

@@ -203,7 +203,7 @@ def apply_run_time_settings(config: BrokerConfig, image: Image) -> BrokerConfig:
 
 
 def warn_if_min_isr_is_another(started_with: BrokerConfig, in_force: BrokerConfig) -> None:
-    """Say that the min.insync.replicas of a properties file has no effect, because the cluster has another one."""
+    """Log that the min.insync.replicas of a properties file has no effect, because the cluster has another one."""
     wanted, found = started_with.min_insync_replicas, in_force.min_insync_replicas
     if MIN_INSYNC_REPLICAS in started_with.given and wanted != found:
         logger.warning(
@@ -223,7 +223,7 @@ def read_run_time_settings(image: Image, config: BrokerConfig) -> Layers:
 
 
 def find_stored_settings(image: Image, config: BrokerConfig) -> Layers:
-    """The same as they are in the metadata, where secrets are encrypted."""
+    """Like `read_run_time_settings`, with secrets encrypted, as they are in the metadata."""
     return (
         image.config(ConfigResource.BROKER, ALL_BROKERS),
         image.config(ConfigResource.BROKER, str(config.node_id)),

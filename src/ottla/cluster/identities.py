@@ -36,7 +36,7 @@ class DelegationToken:
 
 @dataclass(frozen=True)
 class Identities:
-    """All of them. A change makes a new object."""
+    """All users of SCRAM and all delegation tokens, immutable like the image that they are part of."""
 
     scram: Map[tuple[str, int], ScramCredential] = field(default_factory=Map)
     """(user, Kafka's number of the mechanism) -> its keys."""
@@ -45,7 +45,8 @@ class Identities:
 
     @cached_property
     def usual_iterations(self) -> int:
-        """The most frequent number of iterations: what the answer for a user that does not exist should say."""
+        """The most frequent number of iterations. The answer for a user that does not exist names it, so that it looks
+        like the answer for one that exists."""
         counts: dict[int, int] = {}
         for credential in self.scram.values():
             counts[credential.iterations] = counts.get(credential.iterations, 0) + 1
@@ -56,7 +57,7 @@ NO_IDENTITIES = Identities()
 
 
 def replay_identity(before: Identities, change: IdentityChange) -> Identities:
-    """What is there after a change. ValueError if it does not fit."""
+    """The identities after a change. ValueError if the change does not fit them."""
     match change:
         case SetScramCredential(name, mechanism, salt, stored_key, server_key, iterations):
             if mechanism not in MECHANISM_NAMES or not name:
@@ -79,7 +80,7 @@ def replay_identity(before: Identities, change: IdentityChange) -> Identities:
 
 
 def snapshot_identities(identities: Identities) -> Iterator[IdentityChange]:
-    """Changes that make these of nothing, in an order that depends on nothing else."""
+    """Changes that replay from no identities into these. Equal identities give equal changes, in the same order."""
     if identities.decoy_secret:
         yield SetDecoySecret(identities.decoy_secret)
     for name, mechanism in sorted(identities.scram):

@@ -1,8 +1,8 @@
 """Who may lead a partition: the rules by which replay elects leaders and keeps the ISR and the ELR (KIP-966).
 
-Only replicas in the ISR or the ELR are candidates: they have every committed record. Who may have lost records is in
-neither. If nobody is left in either, the last known leader may lead again, since no other replica has more. Otherwise
-the partition stays without a leader, unless the topic allows an unclean election.
+Only replicas in the ISR or the ELR are candidates: they have every committed record. A replica that may have lost
+records is in neither. If nobody is left in either, the last known leader may lead again, since no other replica has
+more. Otherwise the partition stays without a leader, unless the topic allows an unclean election.
 
 These rules are part of the format of the metadata log: every broker replays an entry into the same image. A change of
 the rules needs a new level of `Image.election_rules`, and entries before it are replayed by the rules of their time.
@@ -184,7 +184,7 @@ def _elect(
 
 
 def fence(partition: PartitionImage, broker_id: int, electorate: Electorate, rules: TopicRules) -> PartitionImage:
-    """The broker is gone. It is still known to have everything, so it may be eligible."""
+    """The broker is gone. Its replica still has every committed record, so it may be in the ELR."""
     if broker_id not in partition.isr:
         return partition
     wanted = _with_members(partition, _without(partition.isr, broker_id), partition.isr + partition.elr)

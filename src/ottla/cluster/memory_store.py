@@ -155,7 +155,7 @@ class MemoryStore:
             return True
 
     def lives(self, session: "MemorySession", now_s: float) -> bool:
-        """Whether the session lives. It is not heard of by this."""
+        """Whether the session lives. Unlike `hear`, this does not count as a heartbeat."""
         with self.lock:
             self._expire_idle(now_s)
             return session.id in self._sessions

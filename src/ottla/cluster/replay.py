@@ -270,11 +270,10 @@ def _create_partition(draft: MutableImage, item: change.CreatePartition) -> None
     topic, partitions = draft.partitions(item.topic_id)
     if item.partition != len(partitions):
         raise ReplayError(f"the next partition of {topic.name!r} is {len(partitions)}, not {item.partition}")
+    isr = item.replicas if item.isr == item.replicas else item.isr  # most of 100,000 partitions need only one tuple
     partition = PartitionImage(
         replicas=item.replicas,
-        isr=item.replicas
-        if item.isr == item.replicas
-        else item.isr,  # one tuple for both, in most of 100,000 partitions
+        isr=isr,
         leader=item.leader,
         leader_epoch=item.leader_epoch,
         partition_epoch=item.partition_epoch,

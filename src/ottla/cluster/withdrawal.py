@@ -1,4 +1,4 @@
-"""The metadata as a broker shows it to clients that knows of its own fencing before the entry has reached it."""
+"""The metadata that a broker shows to clients when it knows that it was fenced, and has not replayed that entry yet."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from ottla.cluster.image import Image
 
 
 def withdraw(image: Image, broker_id: int) -> Image:
-    """The image without the leaderships of a broker that was fenced. Who leads instead is not known here.
+    """The image without the leaderships of a broker that was fenced. The new leaders are not known here.
 
     Epochs stay as they are: whatever a client learns from another broker is newer.
     """

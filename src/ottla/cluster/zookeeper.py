@@ -150,7 +150,7 @@ class _LoopQueue:
 
 
 class _LoopHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's door to threads, without the threads that would run its callbacks."""
+    """kazoo's handler without the threads that would run its callbacks: they run on the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, tls: TlsContext | None) -> None:
         super().__init__()
@@ -207,9 +207,11 @@ class ZooKeeperSession:
         self._is_killed = False
         self._ended: asyncio.Future[None] = self._loop.create_future()
         client.start_async()
-        self._keeper = threading.Thread(target=self._keep, name="watchdog of the session with ZooKeeper", daemon=True)
+        self._watchdog = threading.Thread(
+            target=self._watch_loop, name="watchdog of the session with ZooKeeper", daemon=True
+        )
         self._tick()
-        self._keeper.start()
+        self._watchdog.start()
 
     @property
     def id(self) -> int:
@@ -221,13 +223,13 @@ class ZooKeeperSession:
 
     async def get(self, path: str, watch: Watch | None = None) -> NodeData:
         data, stat = await self._request(
-            lambda: self._client.get_async(self._root + path, watch and _ignore_event(watch)), path
+            lambda: self._client.get_async(self._root + path, watch and _EventWatch(watch)), path
         )
         return NodeData(data, stat.version, stat.ephemeralOwner)
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
         names = await self._request(
-            lambda: self._client.get_children_async(self._root + path, watch and _ignore_event(watch)), path
+            lambda: self._client.get_children_async(self._root + path, watch and _EventWatch(watch)), path
         )
         return sorted(names)
 
@@ -328,7 +330,7 @@ class ZooKeeperSession:
 
     # In the thread of the watchdog
 
-    def _keep(self) -> None:
+    def _watch_loop(self) -> None:
         seen, missed = -1, 0
         while not self._ending.wait(self.timeout_s / TICKS_PER_TIMEOUT):
             ticks = self._ticks
@@ -400,10 +402,6 @@ class ZooKeeperSession:
 def _make_own_acl(credentials: str) -> ACL:
     user, _, password = credentials.partition(":")
     return make_digest_acl(user, password, all=True)
-
-
-def _ignore_event(watch: Watch) -> Callable[[object], None]:
-    return _EventWatch(watch)
 
 
 class _EventWatch:
