@@ -28,7 +28,7 @@ from ottla.cluster.leadership import SETTINGS as ELECTION_SETTINGS
 from ottla.cluster.local_copy import LocalCopy
 from ottla.cluster.membership import Membership
 from ottla.cluster.metadata import Metadata
-from ottla.cluster.metadata_log import LogBehind, LogUnavailable
+from ottla.cluster.metadata_log import LogBehind, LogUnavailable, check_not_behind
 from ottla.cluster.offline import AT_ONCE_MAX, take_replicas_offline
 from ottla.cluster.registration import BrokerRegistration, begin_shutdown, fence_broker, unfence_broker
 from ottla.cluster.store import Store
@@ -162,11 +162,8 @@ class Member:
             self._imported = await self._read_metadata_of_single_broker()
         elif is_single_broker(doors.disk, directories[0]):
             retire_metadata(doors.disk, directories[0])  # a crash came between the import and this
-        elif image.version < (seen := max(directory.broker_epoch for directory in directories)):
-            raise LogBehind(
-                f"this broker has seen version {seen} of the metadata, and the store ends at {image.version}: it was "
-                f"emptied or restored from an old copy (ottla cluster restore)"
-            )
+        else:
+            check_not_behind(image.version, max(directory.broker_epoch for directory in directories))
         return metadata
 
     @property

@@ -22,7 +22,7 @@ from ottla.cluster.metadata_files import (
     split,
     write_snapshot,
 )
-from ottla.cluster.metadata_log import Entry, LogBehind
+from ottla.cluster.metadata_log import Entry, LogBehind, check_not_behind
 from ottla.cluster.nodes import create_if_missing, create_layout, delete_nodes
 from ottla.cluster.store import Create, NodeExists, SetData, Store, StoreSession, StoreUnavailable
 from ottla.cluster.znodes import SnapshotPointer
@@ -97,12 +97,7 @@ class LocalCopy:
 
     def require(self, store_head: int) -> None:
         """LogBehind if the store ends before a version that this broker has applied."""
-        if store_head < self._head:
-            message = (
-                f"the metadata in the store ends at version {store_head}, but this broker has applied version "
-                f"{self._head}: the store was emptied or restored from an old copy (ottla cluster restore)"
-            )
-            raise LogBehind(message)
+        check_not_behind(store_head, self._head)
 
     def add(self, entry: Entry) -> None:
         """Have an entry written soon. LogBehind if the copy has another entry of that version."""

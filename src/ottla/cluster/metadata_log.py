@@ -32,6 +32,15 @@ class LogBehind(Exception):
     """The log ends before entries that this broker has applied: it was lost, or restored from an old copy."""
 
 
+def check_not_behind(store_version: int, applied_version: int) -> None:
+    """LogBehind if the log in the store ends before a version that this broker has applied."""
+    if store_version < applied_version:
+        raise LogBehind(
+            f"the metadata in the store ends at version {store_version}, but this broker has applied version "
+            f"{applied_version}: the store was emptied or restored from an old copy (ottla cluster restore)"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """Changes that are applied together. `id` is random: by it a writer finds out whether its append succeeded.

@@ -23,11 +23,11 @@ from ottla.cluster.image import Image
 from ottla.cluster.metadata_log import (
     Conflict,
     Entry,
-    LogBehind,
     LogDisconnected,
     LogUnavailable,
     NotAMember,
     NotController,
+    check_not_behind,
 )
 from ottla.cluster.shared_snapshots import MissingEntries, SharedSnapshots
 from ottla.cluster.store import (
@@ -124,12 +124,8 @@ class SharedLog:
 
     async def read(self, after: int, *, newest: bool = True) -> Sequence[Entry]:
         session, head = await self._reach(lambda session: self._read_head(session, newest))
-        if head.version < after and newest:
-            message = (
-                f"the metadata in the store ends at version {head.version}, but this broker has applied version "
-                f"{after}: the store was emptied or restored from an old copy (ottla cluster restore)"
-            )
-            raise LogBehind(message)
+        if newest:
+            check_not_behind(head.version, after)
         for attempt in range(RESTARTS_MAX):
             try:
                 return await self._read_entries(session, after, head.version, must_jump=attempt > 0)
