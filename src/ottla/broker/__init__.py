@@ -6,7 +6,7 @@ alone.py          a broker that is a cluster of one
 member.py         a broker of a cluster whose metadata is in a coordination store
 isolation.py      a leader that cannot reach the store asks the other brokers whether it still leads
 handover.py       a broker that stops serves until the others name the leaders that took over from it
-numbering.py      the number of a broker of a cluster: given, kept or generated
+node_ids.py       the id of a broker of a cluster: given, kept or generated
 former_single.py  the data directory of a broker that ran alone, when it joins a cluster
 node.py           the parts of this broker, typed: what a handler may use
 call.py           one request as a handler sees it, and the kinds of answers that a connection can send

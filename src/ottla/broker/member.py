@@ -17,7 +17,7 @@ from ottla.broker.former_single import EPOCH, is_single_broker, read_metadata, r
 from ottla.broker.handover import can_be_taken_over, let_others_know, list_led
 from ottla.broker.isolation import was_fenced
 from ottla.broker.node import Node
-from ottla.broker.numbering import choose_node_id
+from ottla.broker.node_ids import choose_node_id
 from ottla.broker.participation import Doors, find_endpoints, was_clean
 from ottla.cluster.changes import Change, Endpoint
 from ottla.cluster.controller import Controller

@@ -55,7 +55,7 @@ class Participation(Protocol):
         """See `Node.is_connected`."""
 
     async def choose_node_id(self, config: BrokerConfig, directories: Sequence[DataDirectory]) -> BrokerConfig:
-        """The settings with the number of this broker."""
+        """The settings with the id of this broker."""
 
     async def open(self, config: BrokerConfig, directories: Sequence[DataDirectory]) -> Metadata:
         """Check that the directories belong to this broker, and load the metadata. Nothing is changed in it."""

@@ -1,7 +1,7 @@
-"""Numbers for brokers that were given none.
+"""Ids for brokers that were started without one.
 
-A node of the store has the largest number that was ever given to a broker in this way, so no number is given twice,
-also after its broker has left the cluster. Numbers up to `reserved.broker.max.id` are left to people.
+A node of the store holds the largest id that was ever generated, so no id is given twice, also after its broker has
+left the cluster. Ids up to `reserved.broker.max.id` are left to people.
 """
 
 from collections.abc import Iterable
@@ -17,21 +17,21 @@ ATTEMPTS = 20
 
 
 async def generate_broker_id(store: Store, reserved_max: int, random: Random) -> int:
-    """A new number above `reserved_max`. StoreUnavailable if the store cannot be reached."""
+    """A new id above `reserved_max`. StoreUnavailable if the store cannot be reached."""
     connection = StoreConnection(store, random)
     await connection.open()
     try:
         for _ in range(ATTEMPTS):
-            # Another broker took the number, or the answer was lost: then a number may be taken that nobody uses.
+            # Another broker took the id, or the answer was lost: then an id may be taken that nobody uses.
             with suppress(StoreError):
                 return await _take_next(await connection.wait_until_connected(), reserved_max)
     finally:
         await connection.close()
-    raise StoreUnavailable("no number for this broker could be taken: give it one (--node-id)")
+    raise StoreUnavailable("no id could be generated for this broker: give it one (--node-id)")
 
 
 async def keep_broker_ids(session: StoreSession, broker_ids: Iterable[int]) -> None:
-    """Reserve the numbers of these brokers in a store that is restored, so that no other broker gets them."""
+    """Reserve the ids of these brokers in a store that is restored, so that no other broker gets them."""
     await create_if_missing(session, znodes.BROKER_IDS)
     node = await session.get(znodes.BROKER_IDS)
     largest = max((int(node.data or b"0"), *broker_ids))

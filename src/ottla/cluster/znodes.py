@@ -4,7 +4,7 @@
     /ottla/log/<n>                 entry n: its random id (16 bytes), then the encoded changes
     /ottla/alive/<id>-<n>          ephemeral: the broker that registered at epoch n lives
     /ottla/controller/<n>          ephemeral: the controller that was elected at epoch n lives
-    /ottla/broker-ids              the largest number that was given to a broker without one
+    /ottla/broker-ids              the largest id that was generated, or is reserved after a restore
     /ottla/snapshot                which snapshots there are, and the oldest entry that was kept
     /ottla/snapshot/<n>/<i>        part i of the snapshot of version n
 

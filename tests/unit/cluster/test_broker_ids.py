@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from ottla.broker.numbering import choose_node_id
+from ottla.broker.node_ids import choose_node_id
 from ottla.cluster.broker_ids import generate_broker_id
 from ottla.cluster.local_copy import restore_store
 from ottla.cluster.memory_store import Fate, MemoryStore
@@ -104,7 +104,7 @@ def test_without_a_number_one_is_generated() -> None:
     ("settings", "message"),
     [
         ({"node.id": "1001"}, "node.id: 1001 is above reserved.broker.max.id"),
-        ({"broker.id.generation.enable": "false"}, "needs a number"),
+        ({"broker.id.generation.enable": "false"}, "needs an id"),
     ],
 )
 def test_what_is_refused(settings: dict[str, str], message: str) -> None:
