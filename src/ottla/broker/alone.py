@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from ottla.broker.node import Node
-from ottla.broker.participation import Doors, find_endpoints, was_clean
+from ottla.broker.participation import Environment, find_endpoints, were_closed_cleanly
 from ottla.cluster.decision import Decision
 from ottla.cluster.embedded import DIRECTORY as METADATA_DIRECTORY
 from ottla.cluster.embedded import EmbeddedLog
@@ -35,11 +35,11 @@ CLUSTER_COPY = "metadata-copy"
 class Alone:
     """A `Participation`. `read_only`: topics of directories without metadata, as of Apache Kafka, are adopted."""
 
-    def __init__(self, doors: Doors, *, read_only: bool) -> None:
+    def __init__(self, environment: Environment, *, read_only: bool) -> None:
         self.broker_epoch = -1
         self.catch_up = None
         self.is_connected = True
-        self._doors = doors
+        self._environment = environment
         self._read_only = read_only
         self._directories: Sequence[DataDirectory] = ()
         self._identity: DirectoryIdentity
@@ -50,25 +50,27 @@ class Alone:
         return config
 
     async def open(self, config: BrokerConfig, directories: Sequence[DataDirectory]) -> Metadata:
-        doors, first = self._doors, directories[0]
+        environment, first = self._environment, directories[0]
         self._directories = directories
         copy = f"{first.path}/{CLUSTER_COPY}"
-        if doors.disk.exists(copy) and doors.disk.list(copy):  # it is empty if the store could not be reached
+        if environment.disk.exists(copy) and environment.disk.list(
+            copy
+        ):  # it is empty if the store could not be reached
             raise DirectoryError(
                 f"{first.path} belongs to a broker of a cluster: start it with --zookeeper, or with zookeeper.connect"
             )
         self._identity = self._claim(config.node_id)
         self._log = EmbeddedLog(
-            doors.disk,
+            environment.disk,
             first.path,
-            doors.offload,
-            doors.clock,
-            on_failure=lambda reason: doors.fail(f"{first.path}: the metadata log failed: {reason}"),
+            environment.offload,
+            environment.clock,
+            on_failure=lambda reason: environment.fail(f"{first.path}: the metadata log failed: {reason}"),
             clean=first.was_clean,
         )
         if not self._read_only:
             _require_entries(first, self._log.head)
-        metadata = self._metadata = Metadata(self._log, doors.random, on_failure=doors.fail)
+        metadata = self._metadata = Metadata(self._log, environment.random, on_failure=environment.fail)
         await metadata.load()
         if self._read_only and not metadata.image.topics_by_name:
             await self._adopt_topics(metadata, config.node_id)
@@ -76,7 +78,7 @@ class Alone:
 
     def _claim(self, node_id: int) -> DirectoryIdentity:
         """Write the ids of the cluster and of this broker to all data directories. A new cluster gets a random id."""
-        random = self._doors.random
+        random = self._environment.random
         known = next((directory.identity for directory in self._directories if directory.identity), None)
         cluster_id = known.cluster_id if known else urlsafe_b64encode(random.randbytes(16)).decode().rstrip("=")
         identities = [
@@ -91,7 +93,7 @@ class Alone:
         from ottla.cluster.adoption import adopt_topic
         from ottla.storage.foreign import find_topics
 
-        found = await self._doors.offload(find_topics, self._doors.disk, self._directories)
+        found = await self._environment.offload(find_topics, self._environment.disk, self._directories)
         for (name, topic_id), epochs in sorted(found.items()):
             await metadata.change(
                 partial(adopt_topic, name=name, topic_id=topic_id, leader_epochs=epochs, broker_id=node_id)
@@ -116,7 +118,7 @@ class Alone:
             tuple(each.identity.directory_id for each in self._directories if each.identity is not None),
             find_endpoints(node.config),
             node.config.broker_rack,
-            self._directories[0].broker_epoch if was_clean(self._directories) else None,
+            self._directories[0].broker_epoch if were_closed_cleanly(self._directories) else None,
             cordoned=all(node.config.started_with.is_cordoned(each.path) for each in self._directories),
         )
         epoch = await metadata.change(lambda image: register_broker(image, registration, self._identity.cluster_id))

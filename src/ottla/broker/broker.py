@@ -18,7 +18,7 @@ from ottla.broker.dispatch import Dispatch
 from ottla.broker.faults import Faults
 from ottla.broker.handler_table import Handler, HandlerTable, advertise, refuse_writes
 from ottla.broker.node import Node
-from ottla.broker.participation import Doors, Participation
+from ottla.broker.participation import Environment, Participation
 from ottla.cluster.auto_creation import AutoTopicCreation
 from ottla.cluster.changes import Change
 from ottla.cluster.configs import (
@@ -219,13 +219,13 @@ class Broker:
 
     def _choose_participation(self) -> Participation:
         """A broker alone neither needs nor imports what reaches other brokers."""
-        doors = Doors(self._disk, self._clock, self._random, self._offload, self._fail)
+        environment = Environment(self._disk, self._clock, self._random, self._offload, self._fail)
         if self._read_only or (self._store is None and not self._config.zookeeper_connect):
-            return Alone(doors, read_only=self._read_only)
+            return Alone(environment, read_only=self._read_only)
         from ottla.broker.member import Member, find_zookeeper
         from ottla.system.network import connect_to_socket
 
-        return Member(doors, self._store or find_zookeeper(self._config), self._connect or connect_to_socket)
+        return Member(environment, self._store or find_zookeeper(self._config), self._connect or connect_to_socket)
 
     def _build_authorizer(self, config: BrokerConfig, metadata: Metadata) -> "Authorizer | None":
         """The authorizer that authorizer.class.name asks for; None if it is empty."""

@@ -28,8 +28,8 @@ class CloseConnection(Exception):
     """Close the connection instead of an answer: the bytes are no request, or a Produce with acks=0 failed."""
 
 
-def _stay_loud(throttle_ms: int) -> None:
-    """Mutes nothing: there is no connection, or it is closed."""
+def _mute_nothing(throttle_ms: int) -> None:
+    """The `mute` of a client without a connection, or whose connection is closed."""
 
 
 class Client:
@@ -59,12 +59,12 @@ class Client:
         """Name and version of the client's library, as it says itself in ApiVersions."""
         self.allowed: dict[tuple[object, str], object] = {}
         """What the client may do -> the ACLs by which that was decided (`handlers.authorization`)."""
-        self.mute: Callable[[int], None] = _stay_loud
+        self.mute: Callable[[int], None] = _mute_nothing
         """Handle no further request of the connection for so many milliseconds. Answers are still sent."""
 
     def forget_connection(self) -> None:
         """The connection is closed. Without this it and its client would keep each other in memory."""
-        self.mute = _stay_loud
+        self.mute = _mute_nothing
 
 
 Dispatch = Callable[[Client, Frame], Result]

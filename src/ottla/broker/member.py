@@ -18,7 +18,7 @@ from ottla.broker.handover import can_be_taken_over, let_others_know, list_led
 from ottla.broker.isolation import was_fenced
 from ottla.broker.node import Node
 from ottla.broker.node_ids import choose_node_id
-from ottla.broker.participation import Doors, find_endpoints, was_clean
+from ottla.broker.participation import Environment, find_endpoints, were_closed_cleanly
 from ottla.cluster.changes import Change, Endpoint
 from ottla.cluster.controller import Controller
 from ottla.cluster.decision import Decision
@@ -88,9 +88,9 @@ class _OutOfClusterError(Exception):
 class Member:
     """A `Participation`."""
 
-    def __init__(self, doors: Doors, store: Store, connect: Connect) -> None:
+    def __init__(self, environment: Environment, store: Store, connect: Connect) -> None:
         self.broker_epoch = -1
-        self._doors = doors
+        self._environment = environment
         self._store = store
         self._connect = connect
         self._config: BrokerConfig
@@ -110,7 +110,7 @@ class Member:
         self._endpoints: tuple[Endpoint, ...] = ()
         self._imported: Image | None = None
         """The metadata of a broker that ran alone, which becomes that of a new cluster with the registration."""
-        self._incarnation = doors.random.randbytes(16)
+        self._incarnation = environment.random.randbytes(16)
         self._is_registered = asyncio.Event()
         """Cleared when this broker has to register again."""
         self._out_of_cluster = asyncio.Event()
@@ -130,10 +130,10 @@ class Member:
     # Before the logs are opened
 
     async def choose_node_id(self, config: BrokerConfig, directories: Sequence[DataDirectory]) -> BrokerConfig:
-        return await choose_node_id(config, directories, self._store, self._doors.random)
+        return await choose_node_id(config, directories, self._store, self._environment.random)
 
     async def open(self, config: BrokerConfig, directories: Sequence[DataDirectory]) -> Metadata:
-        doors, random = self._doors, self._doors.random
+        environment, random = self._environment, self._environment.random
         self._config, self._directories = config, directories
         self._directory_ids = [
             each.identity.directory_id if each.identity else random.randbytes(16) for each in directories
@@ -141,16 +141,18 @@ class Member:
         if config.endpoints.inter_broker.protocol != "PLAINTEXT":
             from ottla.replication.peer_login import PeerLogin  # most clusters have none
 
-            self._login = await doors.offload(PeerLogin, config, random, doors.offload, doors.clock.now_ms)
+            self._login = await environment.offload(
+                PeerLogin, config, random, environment.offload, environment.clock.now_ms
+            )
         # With its place, because a copy of a directory has the same id, and a lock of its own.
         locked = [
-            directory_id + doors.disk.place(each.path).encode()
+            directory_id + environment.disk.place(each.path).encode()
             for each, directory_id in zip(directories, self._directory_ids, strict=True)
         ]
-        self._membership = Membership(self._store, config.node_id, locked, random, doors.offload)
-        metadata = self._metadata = Metadata(self._membership.log, random, on_failure=doors.fail)
+        self._membership = Membership(self._store, config.node_id, locked, random, environment.offload)
+        metadata = self._metadata = Metadata(self._membership.log, random, on_failure=environment.fail)
         copy = self._copy = LocalCopy(
-            doors.disk, directories[0].path, doors.offload, doors.clock, lambda: metadata.image
+            environment.disk, directories[0].path, environment.offload, environment.clock, lambda: metadata.image
         )
         metadata.on_entry(copy.add)
         await self._membership.connect()
@@ -160,8 +162,8 @@ class Member:
             _check_identity(directory, config.node_id, image)
         if image.cluster_id is None:
             self._imported = await self._read_metadata_of_single_broker()
-        elif is_single_broker(doors.disk, directories[0]):
-            retire_metadata(doors.disk, directories[0])  # a crash came between the import and this
+        elif is_single_broker(environment.disk, directories[0]):
+            retire_metadata(environment.disk, directories[0])  # a crash came between the import and this
         else:
             check_not_behind(image.version, max(directory.broker_epoch for directory in directories))
         return metadata
@@ -172,9 +174,9 @@ class Member:
 
     async def _read_metadata_of_single_broker(self) -> Image | None:
         """The metadata to bring into a new cluster, if this broker ran alone before."""
-        doors, first = self._doors, self._directories[0]
-        if is_single_broker(doors.disk, first):
-            image = await read_metadata(doors.disk, first, doors.offload, doors.clock)
+        environment, first = self._environment, self._directories[0]
+        if is_single_broker(environment.disk, first):
+            image = await read_metadata(environment.disk, first, environment.offload, environment.clock)
             logger.info("%s: the %d topics of this broker join the new cluster", first.path, len(image.topics_by_name))
             return image
         known = next((each for each in self._directories if each.identity), None)
@@ -188,10 +190,10 @@ class Member:
     def build(self, replication: Replication) -> Peers:
         """The connections to other brokers, ISR proposals and fetchers."""
         self._replication = replication
-        broker_id, doors = self._config.node_id, self._doors
+        broker_id, environment = self._config.node_id, self._environment
         listener = self._config.endpoints.inter_broker.name
         peers = self._peers = Peers(
-            broker_id, lambda: self._metadata.image, self._connect, listener, doors.random, self._login
+            broker_id, lambda: self._metadata.image, self._connect, listener, environment.random, self._login
         )
         peers.on_gone = self._note_gone
         self._proposals = IsrProposals(self._metadata, broker_id, lambda: self.broker_epoch, self._settings)
@@ -202,8 +204,8 @@ class Member:
             broker_id,
             lambda: self.broker_epoch,
             peers,
-            doors.clock,
-            doors.offload,
+            environment.clock,
+            environment.offload,
             self._settings,
             throttle,
             replication.checkpoints,
@@ -218,10 +220,10 @@ class Member:
 
     async def join(self, node: Node, ports: Mapping[str, int]) -> None:
         self._node = node
-        host_name = await self._doors.offload(find_host_name) if _needs_host_name(node.config) else ""
+        host_name = await self._environment.offload(find_host_name) if _needs_host_name(node.config) else ""
         self._endpoints = _find_real_endpoints(node.config, ports, host_name)
         self._metadata.on_change(self._apply)
-        self._controller = Controller(self._metadata, self._membership, self._settings, self._doors.random)
+        self._controller = Controller(self._metadata, self._membership, self._settings, self._environment.random)
         self._membership.on_expired = self._leave_cluster
         await self._enter()
 
@@ -247,13 +249,13 @@ class Member:
         assert node is not None
         stopped_at = _find_intact_epoch(self._directories)
         if self._imported is not None:
-            stopped_at = EPOCH if was_clean(self._directories) else None
+            stopped_at = EPOCH if were_closed_cleanly(self._directories) else None
         await self._register(stopped_at)
         for directory, directory_id in zip(self._directories, self._directory_ids, strict=True):
             if directory.failure is None:
                 directory.claim(self._metadata.image.cluster_id or "", node.broker_id, directory_id)
         if self._imported is not None:
-            retire_metadata(self._doors.disk, self._directories[0])
+            retire_metadata(self._environment.disk, self._directories[0])
             self._imported = None
         await self._change(partial(introduce_features, min_insync_replicas=self._config.min_insync_replicas))
         await self._mark_running()
@@ -337,12 +339,12 @@ class Member:
         for directory in self._directories:
             if directory.failure is None:
                 try:
-                    await self._doors.offload(directory.mark_running, self.broker_epoch)
+                    await self._environment.offload(directory.mark_running, self.broker_epoch)
                 except OSError as error:  # a kill would count as a loss of records then
                     logger.warning("%s: the mark of this run is not written: %s", directory.path, error)
 
     def _make_cluster_id(self) -> str:
-        return urlsafe_b64encode(self._doors.random.randbytes(16)).decode().rstrip("=")
+        return urlsafe_b64encode(self._environment.random.randbytes(16)).decode().rstrip("=")
 
     async def _unfence(self) -> None:
         epoch = self.broker_epoch
@@ -384,7 +386,7 @@ class Member:
                 logger.info("registration starts again: %s", error)
             except KafkaError as error:
                 if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
-                    self._doors.fail(error.message)
+                    self._environment.fail(error.message)
                     return
                 logger.warning("registration failed, it is tried again: %s", error)
                 self._out_of_cluster.set()
@@ -410,7 +412,7 @@ class Member:
 
     async def _reload(self) -> None:
         if self._login is not None:
-            await self._doors.offload(self._login.reload)
+            await self._environment.offload(self._login.reload)
 
     def _find_lag_check_s(self) -> float:
         return self._settings().replica_lag_time_max_ms / 2000
@@ -423,10 +425,10 @@ class Member:
         try:
             await self._metadata.follow()
         except LogBehind as error:
-            self._doors.fail(str(error))
+            self._environment.fail(str(error))
         except Exception as error:
             logger.exception("an entry of the metadata could not be applied")
-            self._doors.fail(f"an entry of the metadata could not be applied: {error}")
+            self._environment.fail(f"an entry of the metadata could not be applied: {error}")
 
     def _note_gone(self, broker_id: int, broker_epoch: int) -> None:
         self._gone[broker_id] = broker_epoch

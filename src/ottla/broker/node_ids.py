@@ -30,9 +30,7 @@ async def choose_node_id(
             )
         return config
     if kept is None and not generates:
-        raise ConfigError(
-            "node.id: a broker needs an id (--node-id) while broker.id.generation.enable is false"
-        )
+        raise ConfigError("node.id: a broker needs an id (--node-id) while broker.id.generation.enable is false")
     node_id = await generate_broker_id(store, reserved_max, random) if kept is None else kept
     logger.info("this broker has the id %d, %s", node_id, "which is new" if kept is None else "as before")
     return config.with_changes({"node.id": str(node_id), "broker.id": None})

@@ -30,7 +30,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
+class Environment:
     """What a broker uses of the machine that it runs on. A simulation replaces all of it."""
 
     disk: Disk
@@ -119,6 +119,6 @@ def _has_certificate_name(listener: Listener) -> bool:
     return False
 
 
-def was_clean(directories: Sequence[DataDirectory]) -> bool:
+def were_closed_cleanly(directories: Sequence[DataDirectory]) -> bool:
     """Whether every directory that is in service was closed by a clean shutdown."""
     return all(directory.was_clean for directory in directories if directory.failure is None)
