@@ -89,8 +89,8 @@ def up(options: argparse.Namespace) -> int:
     began_s = time.monotonic()
     with Interruption() as interruption, ExitStack() as running:
         try:
-            zookeeper = options.zookeeper or running.enter_context(_zookeeper(data, interruption))
-            brokers = running.enter_context(_brokers(options, data, zookeeper, interruption))
+            zookeeper = options.zookeeper or running.enter_context(_run_zookeeper(data, interruption))
+            brokers = running.enter_context(_run_brokers(options, data, zookeeper, interruption))
             _wait_until_ready(brokers, interruption)
             bootstrap = ",".join(broker.address or "" for broker in brokers)
             print(
@@ -105,7 +105,7 @@ def up(options: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _zookeeper(data: Path, interruption: Interruption) -> Iterator[str]:
+def _run_zookeeper(data: Path, interruption: Interruption) -> Iterator[str]:
     """Start a ZooKeeper server and yield its address."""
     from ottla.cli.cluster.zookeeper_server import ZooKeeperServer
 
@@ -121,7 +121,7 @@ def _zookeeper(data: Path, interruption: Interruption) -> Iterator[str]:
 
 
 @contextmanager
-def _brokers(
+def _run_brokers(
     options: argparse.Namespace, data: Path, zookeeper: str, interruption: Interruption
 ) -> Iterator[list[BrokerChild]]:
     """Start the brokers beside each other, and stop them at the end."""
@@ -130,7 +130,7 @@ def _brokers(
         for number in range(1, options.brokers + 1):
             interruption.check()
             brokers.append(
-                BrokerChild(number, _command(options, data, zookeeper, number), data / f"broker-{number}.log")
+                BrokerChild(number, _build_command(options, data, zookeeper, number), data / f"broker-{number}.log")
             )
         yield brokers
     finally:
@@ -147,7 +147,7 @@ def _brokers(
             broker.process.stdout.close()
 
 
-def _command(options: argparse.Namespace, data: Path, zookeeper: str, number: int) -> list[str]:
+def _build_command(options: argparse.Namespace, data: Path, zookeeper: str, number: int) -> list[str]:
     port = options.port + number - 1 if options.port else 0
     given = parse_pairs(options.settings, "--set")
     factor = min(REPLICATION_FACTOR, options.brokers)
@@ -185,14 +185,14 @@ def _watch(brokers: Sequence[BrokerChild], bootstrap: str, interruption: Interru
             for broker in brokers:
                 broker.report_end()
             with interruption.raising():
-                state = _describe(client)
+                state = _describe_state(client)
                 if state != shown:
                     print(f"{time.strftime('%H:%M:%S')} {state}", flush=True)
                     shown = state
                 time.sleep(LOOK_S)
 
 
-def _describe(client: "Client") -> str:
+def _describe_state(client: "Client") -> str:
     """Brokers, partitions and trouble in one line."""
     from ottla.client.connection import Unreachable
     from ottla.errors import KafkaError

@@ -192,7 +192,7 @@ def _wait(own: "Client", plan: Plan) -> None:
     """Wait until no partition of the plan moves any more, with a bar or with a line whenever the number changes."""
     shown = -1
     with ProgressLine("moving", len(plan)) as progress:
-        while moving := _still_moving(own, plan):
+        while moving := _count_moving(own, plan):
             left = f"{moving} of {counted(len(plan), 'partition')} still moving"
             progress.show(len(plan) - moving, left)
             if moving != shown and not progress.is_shown:
@@ -201,7 +201,7 @@ def _wait(own: "Client", plan: Plan) -> None:
             time.sleep(LOOK_S)
 
 
-def _still_moving(own: "Client", plan: Iterable[TopicPartition]) -> int:
+def _count_moving(own: "Client", plan: Iterable[TopicPartition]) -> int:
     wanted = set(plan)
     return sum(each.where in wanted for each in list_reassignments(own))
 

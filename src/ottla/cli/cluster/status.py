@@ -29,9 +29,9 @@ def add_actions(actions: Actions) -> None:
 def _show_status(options: argparse.Namespace) -> int:
     with open_own_client(options) as own:
         overview = observe(own)
-    rows = [_row(overview, partition) for partition in overview.partitions if _find_trouble(overview, partition)]
+    rows = [_make_row(overview, partition) for partition in overview.partitions if _find_trouble(overview, partition)]
     if options.format == JSON:
-        show_json(_document(overview, rows))
+        show_json(_make_document(overview, rows))
     else:
         _print_summary(overview)
         if rows:
@@ -49,13 +49,13 @@ def _find_trouble(overview: Overview, partition: PartitionState) -> list[str]:
     return [*trouble, "under-min-isr"] if overview.is_under_min_in_sync(partition) else trouble
 
 
-def _row(overview: Overview, partition: PartitionState) -> tuple[object, ...]:
+def _make_row(overview: Overview, partition: PartitionState) -> tuple[object, ...]:
     leader = None if partition.is_offline else partition.leader
     trouble = _find_trouble(overview, partition)
     return (str(partition.where), leader, list(partition.replicas), list(partition.in_sync), trouble)
 
 
-def _count(overview: Overview) -> dict[str, int]:
+def _count_partitions(overview: Overview) -> dict[str, int]:
     partitions = overview.partitions
     return {
         "partitions": len(partitions),
@@ -72,15 +72,15 @@ def _print_summary(overview: Overview) -> None:
     gone = [str(broker.id) for broker in overview.brokers if broker.fenced]
     print(f"cluster {overview.cluster_id}: {counted(len(alive), 'broker')}", end="")
     print(f", and {', '.join(gone)} fenced" if gone else "")
-    for name, number in _count(overview).items():
+    for name, number in _count_partitions(overview).items():
         print(f"  {name.replace('_', ' '):<34}{number:>8,}")
 
 
-def _document(overview: Overview, rows: list[tuple[object, ...]]) -> dict[str, object]:
+def _make_document(overview: Overview, rows: list[tuple[object, ...]]) -> dict[str, object]:
     return {
         "cluster_id": overview.cluster_id,
         "brokers": [broker._asdict() for broker in overview.brokers],
-        **_count(overview),
+        **_count_partitions(overview),
         "in_trouble": [dict(zip(COLUMNS, row, strict=True)) for row in rows],
     }
 

@@ -42,7 +42,7 @@ def begin(
     changes: dict[tuple[int, str], dict[str, str | None]] = {}
     for broker in brokers:
         changes[BROKER, str(broker)] = dict.fromkeys(RATES, str(bytes_per_second))
-    for topic in _topics(plan):
+    for topic in _list_topics(plan):
         sources, targets = [], []
         for where, replicas in sorted(plan.items()):
             if where.topic == topic:
@@ -58,12 +58,12 @@ def end(own: "Client", brokers: Sequence[int], plan: Plan) -> None:
     changes: dict[tuple[int, str], dict[str, str | None]] = {}
     for broker in brokers:
         changes[BROKER, str(broker)] = dict.fromkeys(RATES)
-    for topic in _topics(plan):
+    for topic in _list_topics(plan):
         changes[TOPIC, topic] = {LEADERS: None, FOLLOWERS: None}
     _change(own, changes)
 
 
-def _topics(plan: Iterable[TopicPartition]) -> list[str]:
+def _list_topics(plan: Iterable[TopicPartition]) -> list[str]:
     return sorted({where.topic for where in plan})
 
 
