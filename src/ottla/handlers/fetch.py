@@ -80,7 +80,7 @@ def handle_follower(
         return FetchResponse(error_code=error.code)
     throttle, max_bytes = node.replication.leader_throttle, node.config.fetch_max_bytes
     fetching = FollowerFetch(node.replicas, node.request_meters, session, call.body, max_bytes, throttle)
-    fetching.read_stirred(now)
+    fetching.read_changed(now)
     return fetching.build_response() if fetching.is_enough() else fetching.wait()
 
 

@@ -109,7 +109,7 @@ class WaitingFetch(Protocol):
     """A fetch of a follower that has not been answered yet."""
 
     def look_soon(self) -> None:
-        """A partition was added to `stirred`."""
+        """A partition was added to `changed`."""
 
     def finish(self) -> None:
         """Answer now."""
@@ -134,21 +134,21 @@ class FollowerSessionPartition:
         """Watch the partition from now on."""
         self.unfollow()
         self.partition = partition
-        partition.end_moved.watch(self.stir)
-        partition.high_watermark.watch(self.stir)
+        partition.end_moved.watch(self.note_change)
+        partition.high_watermark.watch(self.note_change)
 
     def unfollow(self) -> None:
         if self.partition is not None:
-            self.partition.end_moved.unwatch(self.stir)
-            self.partition.high_watermark.unwatch(self.stir)
+            self.partition.end_moved.unwatch(self.note_change)
+            self.partition.high_watermark.unwatch(self.note_change)
             self.partition = None
 
-    def stir(self) -> None:
+    def note_change(self) -> None:
         """Something happened in the partition: the next look at the session includes it."""
         session = self.session
-        if self.key in session.stirred:
+        if self.key in session.changed:
             return
-        session.stirred[self.key] = self
+        session.changed[self.key] = self
         if self.partition is not None and self.partition.in_sync is not None:
             # Until now nothing happened since the follower's last fetch, so at that fetch it had caught up.
             self.partition.in_sync.note_caught_up(session.follower, session.last_used)
@@ -157,15 +157,15 @@ class FollowerSessionPartition:
 
 
 class FollowerSession(Session):
-    """The session of a follower. `stirred` are the partitions where something happened that it may not know yet."""
+    """The session of a follower. `changed` are the partitions where something happened that it may not know yet."""
 
-    __slots__ = ("broker_epoch", "partitions", "stirred", "waiting")
+    __slots__ = ("broker_epoch", "changed", "partitions", "waiting")
 
     def __init__(self, uses_topic_ids: bool, now: float, follower: int, broker_epoch: int) -> None:
         super().__init__(NO_SESSION, uses_topic_ids, now, follower)
         self.broker_epoch = broker_epoch
         self.partitions: dict[RequestedPartition, FollowerSessionPartition] = {}
-        self.stirred: dict[RequestedPartition, FollowerSessionPartition] = {}
+        self.changed: dict[RequestedPartition, FollowerSessionPartition] = {}
         self.waiting: WaitingFetch | None = None
         """The fetch that waits until something happens."""
 
@@ -179,22 +179,22 @@ class FollowerSession(Session):
             known = self.partitions.pop(key, None)
             if known is not None:
                 known.unfollow()
-                self.stirred.pop(key, None)
+                self.changed.pop(key, None)
         for key, request in asked.items():
             known = self.partitions.get(key)
             if known is None:
                 known = self.partitions[key] = FollowerSessionPartition(self, key, request)
             else:
                 known.request = request
-                self.stirred.pop(key, None)
-            self.stirred[key] = known  # behind those that did not fit into the last answer
+                self.changed.pop(key, None)
+            self.changed[key] = known  # behind those that did not fit into the last answer
 
     def close(self) -> None:
         """The session has ended: it watches nothing any more."""
         for followed in self.partitions.values():
             followed.unfollow()
         self.partitions.clear()
-        self.stirred.clear()
+        self.changed.clear()
 
 
 AnySession = FetchSession | FollowerSession

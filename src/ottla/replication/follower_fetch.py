@@ -120,7 +120,7 @@ class FollowerFetch:
         self._look = None
         if self._answer.done():
             return
-        self.read_stirred()
+        self.read_changed()
         if self.is_enough():
             self.finish()
         else:
@@ -138,6 +138,7 @@ class FollowerFetch:
             self._timers[action] = self._loop.call_later(delay_s, action)
 
     def _send_news(self) -> None:
+        """Like `finish`, under a name of its own: the timers are kept by what they do."""
         self.finish()
 
     def _release(self) -> None:
@@ -156,10 +157,10 @@ class FollowerFetch:
 
     # Reading
 
-    def read_stirred(self, fetched: float | None = None) -> None:
+    def read_changed(self, fetched: float | None = None) -> None:
         """Look at the partitions where something happened. `fetched`: the request has just come, at this time."""
-        stirred = self._session.stirred
-        for followed in list(stirred.values()):
+        changed = self._session.changed
+        for followed in list(changed.values()):
             self._size -= self._sizes.pop(followed, 0)
             self._again.pop(followed, None)
             self._held_back.pop(followed, None)
@@ -173,7 +174,7 @@ class FollowerFetch:
                 self._count_failure(followed, error.code)
             self._results[followed] = result
             # Last: a fetch may itself have moved the high watermark of the partition that was just looked at.
-            stirred.pop(followed.key, None)
+            changed.pop(followed.key, None)
 
     def _read(self, followed: FollowerSessionPartition, fetched: float | None) -> PartitionResult:
         request, session = followed.request, self._session
@@ -317,7 +318,7 @@ class FollowerFetch:
         session = self._session
         for followed in partitions:
             if session.partitions.get(followed.key) is followed:
-                session.stirred.setdefault(followed.key, followed)
+                session.changed.setdefault(followed.key, followed)
 
 
 def find_divergence(partition: Partition, asked: FetchPartition) -> EpochEndOffset | None:

@@ -228,7 +228,7 @@ class InSync:
             if follower is not None and not follower.is_caught_up(leader_end, now, lag_s_max):
                 yield broker
 
-    def choose(self, high_watermark: int, leader_end: int, eligibility: Eligibility) -> tuple[int, ...]:
+    def choose_isr(self, high_watermark: int, leader_end: int, eligibility: Eligibility) -> tuple[int, ...]:
         """The ISR that the leader wants: without followers that lag, with those that can join. In replica order."""
         lagging = tuple(self.list_lagging(leader_end, eligibility.now(), eligibility.lag_s_max))
         return tuple(
@@ -239,13 +239,13 @@ class InSync:
             or (broker in self.followers and self.can_join(broker, high_watermark, eligibility))
         )
 
-    def begin(self, isr: Sequence[int]) -> None:
+    def begin_proposal(self, isr: Sequence[int]) -> None:
         """`isr` is being proposed. Its new members count from now on."""
         added = (broker for broker in isr if broker not in self.state.isr and broker not in self.pending)
         self.pending = (*self.pending, *added)
         self._classify()
 
-    def settle(self) -> None:
+    def end_proposal(self) -> None:
         """No proposal is on its way any more: the ISR is the one in the metadata."""
         if self.pending:
             self.pending = ()

@@ -410,7 +410,7 @@ class Partition:
         if in_sync is None or proposer is None:
             return False
         self._move_high_watermark()
-        wanted = in_sync.choose(self.high_watermark.value, self.log.end_offset, proposer)
+        wanted = in_sync.choose_isr(self.high_watermark.value, self.log.end_offset, proposer)
         return sorted(wanted) != sorted(in_sync.state.isr)
 
     def _propose_joining(self) -> None:
@@ -427,10 +427,10 @@ class Partition:
         in_sync, proposer = self.in_sync, self._isr_proposer
         if in_sync is None or proposer is None:
             return None
-        wanted = in_sync.choose(self.high_watermark.value, self.log.end_offset, proposer)
+        wanted = in_sync.choose_isr(self.high_watermark.value, self.log.end_offset, proposer)
         if sorted(wanted) == sorted(in_sync.state.isr):
             return None
-        in_sync.begin(wanted)
+        in_sync.begin_proposal(wanted)
         epochs = dict(broker_epochs)
         for broker, follower in in_sync.followers.items():
             if follower.broker_epoch != UNKNOWN:
@@ -440,7 +440,7 @@ class Partition:
     def settle_isr(self) -> None:
         """No proposal that `propose_isr` returned is still on its way to the metadata."""
         if self.in_sync is not None:
-            self.in_sync.settle()
+            self.in_sync.end_proposal()
             self._move_high_watermark()
             self._propose_joining()
 

@@ -1,4 +1,4 @@
-"""How this broker enters the inter-broker listener of another one: TLS, and SASL with its own name and password.
+"""How this broker logs in at the inter-broker listener of another one: TLS, and SASL with its own name and password.
 
 Name and password are those of the login module of the inter-broker listener; with OAUTHBEARER a token takes their place
 (`security/bearer.py`). A login that ends after some time (connections.max.reauth.ms, the end of a token) is renewed
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 class PeerLogin:
     def __init__(self, config: BrokerConfig, random: Random, offload: Offload, now_ms: Callable[[], int]) -> None:
-        """It reads files. ConfigError names the setting that is wrong."""
+        """Reads the files of certificates. ConfigError names the setting that is wrong."""
         listener = config.endpoints.inter_broker
         self._config = config.of_listener(listener.name)
         self._prefix = f"{LISTENER_PREFIX}{listener.name.lower()}."
@@ -67,10 +67,10 @@ class PeerLogin:
                 self._tokens = _read_token_source(own, self._options, now_ms)
             elif not self._options.get("username") or not self._options.get("password"):
                 key = f"{self._prefix}{self._mechanism.lower()}.sasl.jaas.config"
-                raise ConfigError(f"{key}: it needs username and password, by which this broker enters the others")
+                raise ConfigError(f"{key}: set username and password, with which this broker logs in at the others")
 
     def reload(self) -> None:
-        """Load certificates whose files have changed. It reads files: call it in a thread."""
+        """Load certificates whose files have changed. Reads files, so it has to run in a thread."""
         if self.context is not None and stat_files(find_files(self._config)) != self._files:
             try:
                 self._load()

@@ -77,7 +77,7 @@ class FollowingBroker:
             self.session_id = session.id
             self.session_epoch += 1
         fetching = FollowerFetch(self.replicas, RequestMeters(), session, request, 1 << 30, self.throttle)
-        fetching.read_stirred(now)
+        fetching.read_changed(now)
         return fetching.build_response() if fetching.is_enough() else fetching.wait()
 
     def ask(self, *asked: FetchPartition, **options: Any) -> dict[int, PartitionResult]:
@@ -329,7 +329,7 @@ def test_a_session_answers_only_what_is_new() -> None:
         assert list(follower.ask()) == [1]
         answer = follower.ask(at(1, 1))
         assert list(answer) == [1] and answer[1].high_watermark == 1 and answer[1].records is None
-        assert follower.ask() == {} and follower.session.stirred == {}
+        assert follower.ask() == {} and follower.session.changed == {}
 
     simulate(scenario())
 

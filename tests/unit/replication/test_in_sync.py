@@ -54,18 +54,18 @@ def test_a_proposed_member_counts_at_once_and_a_removed_one_until_the_metadata_h
     cluster = Cluster()
     in_sync = lead(cluster, (LEADER, SECOND))
     fetch(in_sync, cluster, SECOND, 9, end=9)
-    in_sync.begin((LEADER, THIRD))
+    in_sync.begin_proposal((LEADER, THIRD))
     assert sorted(in_sync.maximal_isr) == [LEADER, SECOND, THIRD] and in_sync.find_committed(9, 9, None) < 0
     fetch(in_sync, cluster, THIRD, 4, end=9)
     assert in_sync.find_committed(9, 9, None) == 4
-    in_sync.settle()
+    in_sync.end_proposal()
     assert sorted(in_sync.maximal_isr) == [LEADER, SECOND] and in_sync.find_committed(9, 9, None) == 9
 
 
 def test_a_new_partition_epoch_settles_what_was_proposed_and_the_same_one_does_not() -> None:
     cluster = Cluster()
     in_sync = lead(cluster, (LEADER,), partition_epoch=5)
-    in_sync.begin((LEADER, SECOND))
+    in_sync.begin_proposal((LEADER, SECOND))
     in_sync.follow(PartitionImage((2, 0, 1), (LEADER,), LEADER, leader_epoch=3, partition_epoch=5), cluster.time)
     assert list(in_sync.pending) == [SECOND]
     in_sync.follow(PartitionImage(REPLICAS, (LEADER,), LEADER, leader_epoch=3, partition_epoch=6), cluster.time)
@@ -99,10 +99,10 @@ def test_a_fenced_broker_or_another_life_of_it_does_not_join() -> None:
     in_sync = lead(cluster, (LEADER,))
     fetch(in_sync, cluster, SECOND, 9, end=9)
     fetch(in_sync, cluster, THIRD, 9, end=9)
-    assert in_sync.choose(9, 9, cluster) == REPLICAS
+    assert in_sync.choose_isr(9, 9, cluster) == REPLICAS
     cluster.fenced.add(SECOND)
     cluster.epochs[THIRD] += 1
-    assert in_sync.choose(9, 9, cluster) == (LEADER,)
+    assert in_sync.choose_isr(9, 9, cluster) == (LEADER,)
 
 
 def test_a_fetch_from_an_earlier_life_of_a_broker_changes_nothing() -> None:
@@ -123,7 +123,7 @@ def test_a_slow_follower_leaves_when_it_never_caught_up_within_the_lag_time() ->
         end += 100
         fetch(in_sync, cluster, SECOND, end // 3, end)
     assert list(in_sync.list_lagging(end, cluster.time, LAG_S)) == [SECOND]
-    assert in_sync.choose(0, end, cluster) == (LEADER,)
+    assert in_sync.choose_isr(0, end, cluster) == (LEADER,)
 
 
 def test_a_follower_that_is_one_fetch_behind_stays() -> None:
@@ -243,17 +243,17 @@ class Model:
 
     def propose(self) -> tuple[int, ...] | None:
         """Propose an ISR. It takes effect, is refused, or nobody knows yet."""
-        wanted = self.in_sync.choose(self.high_watermark, self.end, self.cluster)
+        wanted = self.in_sync.choose_isr(self.high_watermark, self.end, self.cluster)
         if wanted == self.in_sync.state.isr:
             return None
         for broker in wanted:
             assert broker not in self.cluster.fenced or broker in self.in_sync.state.isr, "a fenced broker was let in"
-        self.in_sync.begin(wanted)
+        self.in_sync.begin_proposal(wanted)
         outcome = self.random.choice(("done", "refused", "unknown"))
         if outcome == "done":
             self.commit(wanted)
         elif outcome == "refused" and not self.unknown:
-            self.in_sync.settle()
+            self.in_sync.end_proposal()
         else:
             self.unknown.append(wanted)
         return wanted
@@ -266,7 +266,7 @@ class Model:
                 self.commit(isr)
             else:
                 self.unknown.clear()
-                self.in_sync.settle()
+                self.in_sync.end_proposal()
 
     def remove_fenced(self) -> None:
         """An entry of another broker fences a follower, which then leaves the ISR."""
@@ -327,7 +327,7 @@ def join_although_fenced(self: InSync, broker_id: int, high_watermark: int, elig
     ("name", "mistake"),
     [
         ("_classify", count_committed_only),
-        ("begin", forget_at_once),
+        ("begin_proposal", forget_at_once),
         ("can_join", join_without_the_records),
         ("can_join", join_although_fenced),
     ],
