@@ -67,14 +67,15 @@ class Member:
         return self.epoch
 
     async def leave(self) -> None:
-        self._end()
+        self.stop_following()
         await self.membership.leave()
 
     def die(self) -> None:
-        self._end()
+        self.stop_following()
         self.membership.abandon()
 
-    def _end(self) -> None:
+    def stop_following(self) -> None:
+        """Read the log no more, as if the process was paused."""
         if self._follower is not None:
             self._follower.cancel()
 

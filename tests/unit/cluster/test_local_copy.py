@@ -137,7 +137,7 @@ def test_a_store_that_is_behind_is_refused() -> None:
         await elsewhere.join()
         for _ in range(10):
             await elsewhere.metadata.change(count_up("n"))
-        elsewhere._end()
+        elsewhere.stop_following()
         elsewhere.metadata._on_failure = reasons.append
         elsewhere.metadata.image = Image()
         elsewhere.metadata.on_entry(copy.add)

@@ -8,9 +8,11 @@ from functools import partial
 import pytest
 
 from ottla.cluster import znodes
-from ottla.cluster.memory_store import MemoryStore
-from ottla.cluster.registration import unfence_broker
-from ottla.cluster.store import Create, SessionState, SetData, Store, StoreSession
+from ottla.cluster.decision import Decision
+from ottla.cluster.image import Image
+from ottla.cluster.memory_store import MemorySession, MemoryStore
+from ottla.cluster.registration import become_controller, unfence_broker
+from ottla.cluster.store import Create, NodeData, NoNode, SessionState, SetData, Store, StoreSession, Watch
 from ottla.errors import ErrorCode, KafkaError
 from tests.simulation.loop import simulate
 from tests.unit.cluster.cluster_members import Member, count_up
@@ -206,3 +208,53 @@ def test_appends_go_on_after_the_node_of_the_head_was_written_again() -> None:
         await member.leave()
 
     simulate(main())
+
+
+def test_what_others_write_is_read_although_no_watch_fires(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch can be lost with a connection. The head is read once a second besides."""
+    real = MemoryStore.get
+
+    def get_without_watch(store: MemoryStore, session: MemorySession, path: str, watch: Watch | None) -> NodeData:
+        return real(store, session, path, None)
+
+    async def main() -> None:
+        store = MemoryStore()
+        first, second = (Member(store.client(f"broker-{number}"), number) for number in (1, 2))
+        await first.join()
+        await second.join()
+        for _ in range(3):
+            version = await second.metadata.change(change_and_tell)
+            async with asyncio.timeout(10):
+                await first.metadata.wait_for_version(version)
+
+    monkeypatch.setattr(MemoryStore, "get", get_without_watch)
+    simulate(main())
+
+
+def test_a_reader_whose_next_entries_were_removed_goes_on_from_the_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not far enough behind to begin with the snapshot, and finds that an entry is missing."""
+    monkeypatch.setattr("ottla.cluster.shared_snapshots.SNAPSHOT_ENTRIES", 5)
+
+    async def main() -> None:
+        store = MemoryStore()
+        controller, behind = (Member(store.client(f"broker-{number}"), number) for number in (1, 2))
+        await controller.join()
+        await behind.join()
+        behind.stop_following()
+        version = behind.image.version
+        await controller.metadata.change(lambda image: become_controller(image, 1, controller.epoch))
+        for _ in range(40):
+            await controller.metadata.change(count_up("n"))
+        await asyncio.sleep(1)
+        session = await store.client("witness").open(lambda state: None)
+        with pytest.raises(NoNode):
+            await session.get(znodes.entry_path(version + 1))
+        await behind.metadata.refresh()
+        assert behind.image == controller.image
+
+    simulate(main())
+
+
+def change_and_tell(image: Image) -> Decision[int]:
+    """A change whose result is the version of its entry."""
+    return Decision(count_up("n")(image).changes, image.version + 1)
