@@ -19,6 +19,7 @@ def check_entry(before: Image, after: Image) -> list[str]:
             problems += [f"{problem}: {was} became {state}" for problem in _check_state(after, state)]
             if was is not None:
                 problems += [f"{problem}: {was} became {state}" for problem in _check_epochs(was, state)]
+                problems += [f"{problem}: {was} became {state}" for problem in _check_election(after, was, state)]
     return problems
 
 
@@ -45,6 +46,14 @@ def _check_epochs(was: PartitionImage, state: PartitionImage) -> Iterator[str]:
         yield "EPOCH: of the partition"
     if state.leader_epoch < was.leader_epoch or (state.leader != was.leader and state.leader_epoch == was.leader_epoch):
         yield "EPOCH: of the leader"
+
+
+def _check_election(image: Image, was: PartitionImage, state: PartitionImage) -> Iterator[str]:
+    """Whoever asks for an unclean election, or allows it, gets one only where no complete replica can lead."""
+    if state.recovering and state.leader != was.leader:
+        for member in was.isr + was.elr:
+            if member in state.replicas and member not in state.offline and image.serves(member):
+                yield f"UNCLEAN: although broker {member} is complete"
 
 
 def check_snapshot(image: Image) -> list[str]:

@@ -375,9 +375,11 @@ class Play:
             self.attempt(lambda image: registration.unregister_broker(image, machine.id))
 
     def allow_unclean(self) -> None:
-        """Ask for an unclean election, once, in a partition that nobody leads."""
+        """Ask for an unclean election, once, in a partition that nobody leads. If there is none, ask in vain."""
         leaderless = [where for where in partitions_of(self.image) if self._leader(where) == NO_LEADER]
-        if leaderless and self.random.random() < 0.3:
+        if not leaderless:
+            self.attempt(lambda image: elections.elect_leaders(image, elections.ElectionType.UNCLEAN, None))
+        elif self.random.random() < 0.3:
             topic_id, index = self.random.choice(leaderless)
             where = TopicPartition(self.image.topic_names[topic_id], index)
             self.unclean_requested = True

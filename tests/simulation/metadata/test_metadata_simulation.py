@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 
 from ottla.cluster import elections, isr_changes, leadership, reassignments
+from ottla.cluster.changes import ChangePartition
+from ottla.cluster.elections import ElectionType
 from ottla.cluster.entities import PartitionImage
 from ottla.cluster.image import Image
 from ottla.cluster.isr_changes import IsrChange
+from ottla.cluster.leadership import TopicRules
+from ottla.topic_partition import TopicPartition
 from tests.samples import sample_size
 from tests.simulation.metadata.simulation import run
 
@@ -57,6 +61,25 @@ def elect_anybody(wanted: PartitionImage, isr: Any, elr: Any, usable: list[int],
     return leader, wanted.recovering
 
 
+def elect_uncleanly(
+    wanted: PartitionImage, isr: Any, elr: Any, usable: list[int], electorate: Any, rules: TopicRules
+) -> tuple[int, bool]:
+    leader, recovering = REAL_ELECT(wanted, isr, elr, usable, electorate, rules)
+    if usable and rules.unclean_election and leader != wanted.leader:
+        return usable[0], usable[0] not in isr
+    return leader, recovering
+
+
+def elect_whom_the_request_names(image: Image, election_type: int, where: TopicPartition) -> ChangePartition:
+    state = image.partition(*where)
+    if state is None or election_type != ElectionType.UNCLEAN:
+        return REAL_CHOICE(image, election_type, where)
+    topic, leader = image.topics_by_name[where.topic], state.replicas[0]
+    return ChangePartition(
+        topic.id, where.partition, state.partition_epoch, isr=(leader,), leader=leader, recovering=True
+    )
+
+
 def trust_every_registration(partition: PartitionImage, *args: Any, **options: Any) -> PartitionImage:
     return REAL_REGISTER(partition, *args, **{**options, "intact": True, "emptied": False})
 
@@ -95,6 +118,8 @@ def keep_the_leader_epoch(before: PartitionImage, after: PartitionImage) -> Part
     return replace(REAL_EPOCHS(before, after), leader_epoch=before.leader_epoch)
 
 
+REAL_ELECT = leadership._elect
+REAL_CHOICE = elections._elect
 REAL_REGISTER = leadership.register
 REAL_PROBLEM = isr_changes._find_problem
 REAL_CHECK = isr_changes._check
@@ -103,6 +128,18 @@ REAL_EPOCHS = leadership.raise_epochs
 
 MUTANTS: dict[str, tuple[object, str, Callable[..., Any], str]] = {
     "elects any replica": (leadership, "_elect", elect_anybody, ""),
+    "elects a replica that lacks records although another is complete": (
+        leadership,
+        "_elect",
+        elect_uncleanly,
+        "UNCLEAN",
+    ),
+    "deposes a leader on request for one that lacks records": (
+        elections,
+        "_elect",
+        elect_whom_the_request_names,
+        "UNCLEAN",
+    ),
     "counts on a replica that lost records": (leadership, "register", trust_every_registration, "LOST"),
     "keeps a broker in the ISR that crashed": (leadership, "register", stay_in_sync_after_a_crash, ""),
     "keeps replicas eligible that are left behind": (leadership, "_find_eligible", keep_everybody_eligible, "LOST"),

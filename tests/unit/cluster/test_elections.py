@@ -52,6 +52,8 @@ def test_why_there_is_no_election() -> None:
     image = cluster()
     assert elect(image, PREFERRED, FIRST)[1] == [ErrorCode.ELECTION_NOT_NEEDED]
     assert elect(image, UNCLEAN, FIRST)[1] == [ErrorCode.ELECTION_NOT_NEEDED]
+    for led in (moved_away(), fenced(image, 1)):
+        assert elect(led, UNCLEAN, FIRST) == (led, [ErrorCode.ELECTION_NOT_NEEDED])
     unknown = (TopicPartition("orders", 1), TopicPartition("orders", -1), TopicPartition("other", 0))
     assert elect(image, PREFERRED, *unknown)[1] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 3
     for behind in (fenced(image, 1), started(fenced(image, 1), 1), stopping(moved_away(), 1)):

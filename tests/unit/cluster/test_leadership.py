@@ -142,6 +142,11 @@ def test_unclean_election_prefers_clean_candidates_and_then_the_last_leader() ->
     """Losing less is better."""
     image = fenced(cluster(unclean=True), 1)
     assert (partition(image).leader, partition(image).isr, partition(image).recovering) == (2, (2, 3), False)
+    behind = with_isr(cluster(min_isr=2, unclean=True), (1, 3))  # broker 2 runs, and lacks records
+    assert shape(fenced(behind, 1)) == (3, (3,), (1,), NO_LEADER)
+    eligible = started(fenced(behind, 3), 3)
+    assert shape(eligible) == (1, (1,), (3,), NO_LEADER)
+    assert shape(fenced(eligible, 1)) == (3, (3,), (1,), NO_LEADER)
     image = with_isr(image, (2,))
     image = fenced(image, 3, 2)
     image = started(image, 2, clean=False)
