@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -30,7 +31,8 @@ def fetch_at_end(between: Callable[[Partition], None]) -> tuple[PartitionResult,
     async def scenario() -> tuple[PartitionResult, float]:
         broker = await filled(SimulatedDisk(Random(1)))
         partition = broker.node.replicas.get("orders", 0)
-        asked = FetchTopic("orders", partitions=[FetchPartition(0, fetch_offset=RECORDS, max_bytes=1 << 20)])
+        wanted = FetchPartition(0, partition.leader_epoch, fetch_offset=RECORDS, max_bytes=1 << 20)
+        asked = FetchTopic("orders", partitions=[wanted])
         request = FetchRequest(max_wait_ms=LONG_MS, min_bytes=1, max_bytes=1 << 20, session_epoch=-1, topics=[asked])
         client = Client(1, "PLAINTEXT", ("127.0.0.1", 1), ("127.0.0.1", 2))
         waiting = fetch.handle(broker.node, Call(1, 12, 1, None, request, client))
@@ -54,6 +56,15 @@ def test_a_record_before_the_wait_begins_is_returned() -> None:
 def test_a_partition_deleted_before_the_wait_begins_ends_it() -> None:
     result, took = fetch_at_end(lambda partition: partition.retire(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
     assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and took < 1
+
+
+def test_a_leader_epoch_that_begins_before_the_wait_ends_it() -> None:
+    def begin_epoch(partition: Partition) -> None:
+        assert partition.state is not None
+        partition.become(replace(partition.state, leader_epoch=partition.leader_epoch + 1))
+
+    result, took = fetch_at_end(begin_epoch)
+    assert result.error_code == ErrorCode.FENCED_LEADER_EPOCH and took < 1
 
 
 def test_without_a_new_record_the_fetch_waits() -> None:

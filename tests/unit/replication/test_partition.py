@@ -145,6 +145,19 @@ def test_consumers_read_to_the_high_watermark() -> None:
     simulate(scenario())
 
 
+def test_a_follower_takes_the_leaders_offsets_as_far_as_its_log_goes_and_never_back() -> None:
+    # Consumers may read from a follower: what they were told must not go back when the next leader knows less.
+    async def scenario() -> None:
+        partition = leading(Threads(), isr=(ME, FOLLOWER))
+        produce(partition, b"a", b"b", b"c")
+        partition.become(PartitionImage((ME, FOLLOWER), (ME, FOLLOWER), FOLLOWER, leader_epoch=5))
+        for told, known in (((2, 0), (2, 0)), ((9, 0), (3, 0)), ((1, 2), (3, 2)), ((3, 1), (3, 2)), ((9, 9), (3, 3))):
+            partition.follow_leader(*told)
+            assert (partition.high_watermark.value, partition.log.log_start_offset) == known, told
+
+    simulate(scenario())
+
+
 def test_lost_leadership_fails_those_who_wait_and_refuses_appends() -> None:
     async def scenario() -> None:
         partition = leading(Threads(), isr=(ME, FOLLOWER))
