@@ -12,9 +12,11 @@ from ottla.cluster.store import Operation
 from ottla.errors import ErrorCode
 from ottla.replication.in_sync import InSync
 from ottla.replication.isr_proposals import IsrProposals
+from ottla.replication.reconciliation import Reconciliation
+from ottla.storage.leftovers import remove_tree
 from tests.simulation.history import Ending
 from tests.simulation.metadata.test_metadata_simulation import ignore_member_epochs
-from tests.simulation.script import LAG_S, Trial, play
+from tests.simulation.script import LAG_S, TOPIC, Trial, play
 from tests.simulation.world import Machine
 from tests.unit.replication.test_in_sync import count_committed_only
 
@@ -49,6 +51,20 @@ async def lose_the_answer_to_a_proposal(trial: Trial) -> None:
     await let_one_remain(trial, joining)
 
 
+async def lose_a_log(trial: Trial) -> None:
+    """A follower's log is removed while its broker is down. Then the broker runs alone, without any record."""
+    first, emptied = trial.followers
+    first.crash(Ending.KILL)
+    await trial.wait_until(lambda: trial.id_of(first) not in trial.state_at(emptied).isr)
+    assert (await trial.produce()).error_code == ErrorCode.NONE
+    emptied.crash(Ending.KILL)
+    await trial.wait_until(lambda: trial.state_at(trial.leader).elr == (trial.id_of(emptied),))
+    trial.leader.crash(Ending.KILL)
+    remove_tree(emptied.disk, f"/data/{TOPIC}")
+    assert await emptied.start()
+    await asyncio.sleep(3 * SETTLING_S)
+
+
 def lose_proposal(trial: Trial, joining: Machine, client: str, request: str, operations: Sequence[Operation]) -> Fate:
     """The leader's proposal is applied, and with the answer it loses the store."""
     is_proposal = client == trial.leader.name and request == "commit" and trial.is_unfenced(joining)
@@ -67,6 +83,7 @@ async def let_one_remain(trial: Trial, survivor: Machine) -> None:
 SCRIPTS: dict[str, Callable[[Trial], Coroutine[Any, Any, None]]] = {
     "a power cut": lose_records_of_a_follower,
     "a lost answer": lose_the_answer_to_a_proposal,
+    "a lost log": lose_a_log,
 }
 
 
@@ -84,6 +101,10 @@ def test_nothing_acknowledged_is_lost(name: str) -> None:
     run(SCRIPTS[name])
 
 
+def miss_nothing(reconciliation: Reconciliation) -> list[tuple[bytes, int]]:
+    return []
+
+
 def let_everybody_join(proposals: IsrProposals, broker_id: int, broker_epoch: int) -> bool:
     return True
 
@@ -94,6 +115,7 @@ MUTANTS: dict[str, tuple[str, list[tuple[object, str, Callable[..., Any]]]]] = {
         [(isr_changes, "_find_problem", ignore_member_epochs), (IsrProposals, "may_join", let_everybody_join)],
     ),
     "counts the committed ISR only": ("a lost answer", [(InSync, "_classify", count_committed_only)]),
+    "counts on a log that is not there": ("a lost log", [(Reconciliation, "find_missing", miss_nothing)]),
 }
 
 
