@@ -6,6 +6,8 @@ must hold:
 
 - A record that all in-sync replicas have, so that its producer got an answer, is in the log of every later leader.
 - Records below a high watermark never change.
+- A follower copies only what its leader has.
+- A log has no hole, and leader epochs never go down in it.
 - Each replica knows in which leader epochs its records were written. A leader tells its followers by that where their
   logs diverge, maybe long after it went wrong.
 - When the trouble is over, all logs become equal.
@@ -14,8 +16,12 @@ must hold:
 import asyncio
 from dataclasses import replace
 from random import Random
+from unittest.mock import patch
 
 from ottla.cluster.image import PartitionImage
+from ottla.records.batch import headers
+from ottla.replication.partition import Partition
+from ottla.storage.files import Bytes
 from ottla.storage.log import LogSettings
 from tests.simulation.loop import simulate
 from tests.simulation.scenario import Verdict
@@ -36,6 +42,8 @@ class LostRecord(AssertionError):
 class ReplicationHistory:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
+        self.is_tardy = seed % 4 == 3
+        """Whether answers are held back over changes of the leader, to and fro."""
         # Each broker leads another partition for ever, so that connections outlive the leaders of partition 0.
         self.cluster = SmallCluster(
             *BROKERS, seed=seed, settings=SETTINGS, partitions=1 + len(BROKERS), replica_fetch_backoff_ms="100"
@@ -51,6 +59,9 @@ class ReplicationHistory:
         self.number = 0
         self.lives = len(BROKERS)
         self.deadline = 0.0
+        self.late_until = 0.0
+        self.strangers: list[str] = []
+        """Records that a follower has copied from an answer of an earlier leader epoch."""
         self.state = self.cluster.elect(1)
 
     # Metadata
@@ -85,6 +96,27 @@ class ReplicationHistory:
         first_s = self.random.uniform(0.001, 0.02)
         self.loop.call_later(first_s, self.elect)
         self.loop.call_later(first_s + self.random.uniform(0, 0.01), self.elect)
+
+    def answer_late(self) -> None:
+        """An answer of the leader is on its way while another one leads, which has it truncate its log."""
+        leader = self.state.leader
+        others = [broker_id for broker_id in self.state.isr if broker_id not in (leader, *self.dead)]
+        if leader in self.dead or len(others) < 2 or self.loop.time() < self.late_until:
+            return
+        between, late = self.random.sample(others, 2)
+        network, s = self.cluster.network, self.random.uniform(0.2, 1.0)
+        for other in others:
+            network.partition(f"b{leader}", f"b{other}")
+        self.produce()
+        self.loop.call_later(0.01, self.hand_over, leader, between)
+        self.loop.call_later(0.01 + s, network.heal, f"b{leader}", f"b{between}")
+        self.loop.call_later(0.01 + 2 * s, self.hand_over, between, leader)
+        self.loop.call_later(0.01 + 3 * s, network.heal, f"b{leader}", f"b{late}")
+        self.late_until = self.loop.time() + 0.01 + 3 * s
+
+    def hand_over(self, leader: int, successor: int) -> None:
+        if self.state.leader == leader and successor in self.state.isr and successor not in self.dead:
+            self.change(replace(self.state, leader=successor, leader_epoch=self.state.leader_epoch + 1))
 
     def remove_from_isr(self, broker_id: int) -> None:
         isr = tuple(other for other in self.state.isr if other != broker_id)
@@ -181,19 +213,40 @@ class ReplicationHistory:
 
     def observe(self) -> None:
         """Records below a high watermark are the same everywhere and for ever."""
+        assert not self.strangers, self.strangers[0]
         for broker_id in BROKERS:
             if broker_id in self.dead:
                 continue
             partition = self.cluster[broker_id].partition()
             high_watermark = partition.high_watermark.value
             assert high_watermark <= partition.log.end_offset
+            expected, newest = partition.log.log_start_offset, -1
             for offset, epoch, value in read(partition.log):
                 known = partition.log.epochs.epoch_at(offset)
                 assert known == epoch, f"broker {broker_id} takes offset {offset} of epoch {epoch} for one of {known}"
+                assert offset == expected, f"broker {broker_id} has a hole from {expected} to {offset}"
+                assert epoch >= newest, f"broker {broker_id} has epoch {epoch} at {offset} behind epoch {newest}"
+                expected, newest = offset + 1, epoch
                 if not partition.is_leader:
                     continue
                 if offset < high_watermark and self.committed.setdefault(offset, value) != value:
                     raise LostRecord(f"offset {offset} was {self.committed[offset]!r} and is {value!r} on {broker_id}")
+
+    def check_copy(self, partition: Partition, records: Bytes) -> None:
+        """What a follower has just appended is in the log of the leader, if both mean the same leader epoch.
+
+        A leader only appends within its epoch. Records that it does not have come from an answer of an earlier epoch.
+        """
+        state = partition.state
+        if state is None or state.leader in self.dead:
+            return
+        leader = self.cluster[state.leader].partition(partition.index)
+        if not leader.is_leader or leader.leader_epoch != state.leader_epoch:
+            return
+        for _, header in headers(records):
+            known = leader.log.epochs.epoch_at(header.base_offset)
+            if known != header.leader_epoch or header.next_offset > leader.log.end_offset:
+                self.strangers.append(f"broker {partition.broker_id} copied {header}, which its leader does not have")
 
     def check_leader(self) -> None:
         """The leader in the metadata has everything that was acknowledged before it was elected."""
@@ -219,6 +272,7 @@ class ReplicationHistory:
             *[self.cluster.network.heal_all] * 2,
             self.reset,
             self.shrink,
+            *[self.answer_late] * (12 if self.is_tardy else 0),
         ]
         for _ in range(steps):
             self.random.choice(actions)()
@@ -257,8 +311,15 @@ def run(seed: int, *, steps: int = STEPS, trace_lines: int | None = None) -> Ver
     async def main() -> Verdict:
         history = ReplicationHistory(seed)
         problems = []
+
+        def append_and_check(partition: Partition, records: Bytes, now_ms: int) -> None:
+            real(partition, records, now_ms)
+            history.check_copy(partition, records)
+
+        real = Partition.append_as_follower
         try:
-            await history.play(steps)
+            with patch.object(Partition, "append_as_follower", append_and_check):
+                await history.play(steps)
         except AssertionError as error:
             problems = [str(error)]
         return Verdict(seed, "-", problems, len(history.acknowledged), history.lives)

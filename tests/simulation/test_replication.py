@@ -2,16 +2,17 @@
 
 from collections.abc import Callable
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.replication import following
+from ottla.replication import fetcher, following
+from ottla.replication.fetcher import Fetcher
 from ottla.replication.fetchers import Fetchers
+from ottla.replication.following import Append, Verdict
 from ottla.replication.partition import Partition
 from ottla.storage.epochs import LeaderEpochs
-from ottla.wire.fetch import EpochEndOffset
+from ottla.wire.fetch import EpochEndOffset, FetchPartition, FetchResponse, PartitionResult
 from tests.simulation.replication import run
 from tests.unit.storage.truncating import truncate_to
 
@@ -51,19 +52,39 @@ def forget_the_first_start(epochs: LeaderEpochs, epoch: int, start_offset: int) 
         epochs._put(epoch, start_offset)
 
 
+def append_whatever_comes(partition: Partition, leader: int, asked: FetchPartition, result: PartitionResult) -> Verdict:
+    """A follower that does not ask whether its leader, the epoch or the end of its log are still the same."""
+    if isinstance(result.records, bytes | bytearray | memoryview) and len(result.records):
+        return Append(result.records)
+    return JUDGE(partition, leader, asked, result)
+
+
+def apply_every_answer(self: Fetcher, number: int, response: FetchResponse) -> None:
+    """A follower that applies an answer although it has asked for something else since, or has not asked."""
+    for topic in response.topics:
+        for result in topic.partitions:
+            followed = self._session.partitions.get((topic.topic_id, result.index))
+            if followed is not None:
+                followed.asked = followed.asked or FetchPartition(result.index)
+                followed.asked_in = min(followed.asked_in, number)
+    APPLY(self, number, response)
+
+
+APPLY, JUDGE = Fetcher._apply, following.judge
 ASSIGN = LeaderEpochs.assign
 FOLLOW = Fetchers.follow
 
 
-MUTANTS: dict[str, tuple[object, str, Callable[..., Any]]] = {
-    "truncates to the high watermark": (Fetchers, "follow", truncate_to_high_watermark),
-    "forgets where an epoch began": (LeaderEpochs, "assign", forget_the_first_start),
-    "never truncates": (following, "find_divergence", never_truncate),
+MUTANTS: dict[str, list[tuple[object, str, Callable[..., Any]]]] = {
+    "truncates to the high watermark": [(Fetchers, "follow", truncate_to_high_watermark)],
+    "forgets where an epoch began": [(LeaderEpochs, "assign", forget_the_first_start)],
+    "never truncates": [(following, "find_divergence", never_truncate)],
+    "applies a late answer": [(fetcher, "judge", append_whatever_comes), (Fetcher, "_apply", apply_every_answer)],
 }
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_a_follower_that_is_wrong_is_found(name: str) -> None:
-    owner, attribute, wrong = MUTANTS[name]
-    with patch.object(owner, attribute, wrong):
-        assert any(run(seed).problems for seed in range(40))
+def test_a_follower_that_is_wrong_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for owner, attribute, wrong in MUTANTS[name]:
+        monkeypatch.setattr(owner, attribute, wrong)
+    assert any(run(seed).problems for seed in range(40))
