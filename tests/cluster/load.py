@@ -154,6 +154,7 @@ class Transactor(Worker):
     ) -> None:
         super().__init__(name)
         self.committed = 0
+        self.step_s = STEP_S
         self.restarts: list[str] = []
         """Why producers were replaced by new ones with the same transactional id."""
         self._bootstrap = bootstrap
@@ -166,7 +167,7 @@ class Transactor(Worker):
         while not self.is_stopping:
             producer = self._open()
             try:
-                producer.init_transactions(STEP_S)
+                producer.init_transactions(self.step_s)
                 while not self.is_stopping:
                     self._transact(producer)
                     self._stopping.wait(PAUSE_S)
@@ -181,7 +182,7 @@ class Transactor(Worker):
             | {
                 "bootstrap.servers": self._bootstrap,
                 "transactional.id": self.name,
-                "transaction.timeout.ms": 60_000,
+                "transaction.timeout.ms": PATIENCE_MS,
                 "linger.ms": 2,
                 "request.timeout.ms": 4000,
             }
@@ -197,14 +198,14 @@ class Transactor(Worker):
         committing = self._random.random() < 0.7
         try:
             if committing:
-                producer.commit_transaction(STEP_S)
+                producer.commit_transaction(self.step_s)
             else:
-                producer.flush(STEP_S)
-                producer.abort_transaction(STEP_S)
+                producer.flush(self.step_s)
+                producer.abort_transaction(self.step_s)
         except KafkaException as error:
             if not error.args[0].txn_requires_abort():
                 raise
-            producer.abort_transaction(STEP_S)
+            producer.abort_transaction(self.step_s)
             committing = False
         self._events.append(TransactionEnded(transaction, Outcome.COMMITTED if committing else Outcome.ABORTED))
         self.committed += committing

@@ -115,6 +115,8 @@ def test_no_error_reaches_applications_in_a_rolling_restart(nodes: OttlaNodes, s
     # Producers, transactions, consumers and groups with default retries. The leaders are the preferred ones again.
     load = Load(nodes.bootstrap, "rolling", Random(seed))
     topics = [load.ledger[0].topic, load.transfers[0].topic]
+    for transactor in load.transactors:
+        transactor.step_s = PATIENCE_S  # a slow machine is no error
     load.start()
     load.await_progress()
     for broker in nodes.brokers.values():
