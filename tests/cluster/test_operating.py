@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -9,8 +10,14 @@ from confluent_kafka import Producer
 
 import ottla.testing
 from ottla.cli import main
+from ottla.cli.cluster import throttle
+from ottla.cli.cluster.overview import observe
+from ottla.cli.command_error import CommandError
+from ottla.client.client import Client
 from ottla.testing import LocalCluster
 from ottla.testing.local_cluster import wait_until
+from ottla.topic_partition import TopicPartition
+from tests.cluster.coordination import open_client
 from tests.patience import PATIENCE_S
 
 RECORDS = 500
@@ -67,6 +74,23 @@ def test_replicas_move_and_leaders_follow(operator: Operator) -> None:
     assert [replicas[0] for replicas in operator.replicas()] == [1, 2, 3, 4]
     limited = operator.read("config", "get", "topic", "orders", "--changed")
     assert "throttled" not in str(limited), "the limit ends with the move"
+
+
+def test_a_limit_is_removed_wherever_it_can_be(operator: Operator, cluster: LocalCluster) -> None:
+    # A broker that is down at the end keeps it, which is said, and no other.
+    where, brokers = TopicPartition("orders", 0), [broker.id for broker in cluster.brokers]
+    with open_client(cluster) as client:
+        partitions = {each.where: each for each in observe(client).partitions}
+        throttle.begin(client, brokers, {where: (4, 3, 2)}, partitions, 1000)
+    cluster.brokers[0].kill()
+    settings = {**cluster.client_settings, "default.api.timeout.ms": "3000"}
+    with closing(Client(settings)) as client, pytest.raises(CommandError) as refused:
+        throttle.end(client, brokers, {where: (4, 3, 2)})
+    assert "ottla config delete broker 1 leader.replication.throttled.rate" in str(refused.value)
+    assert "broker 2" not in str(refused.value) and "topic" not in str(refused.value)
+    limited = [operator.read("config", "get", "topic", "orders", "--changed")]
+    limited += [operator.read("config", "get", "broker", str(broker), "--changed") for broker in brokers[1:]]
+    assert "throttled" not in str(limited)
 
 
 def test_a_move_that_is_cancelled_leaves_the_replicas_as_they_were(operator: Operator, cluster: LocalCluster) -> None:

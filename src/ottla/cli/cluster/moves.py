@@ -149,9 +149,9 @@ def _move(own: "Client", overview: Overview, wanted: Plan, options: argparse.Nam
     if options.throttle is not None and options.no_wait:
         raise CommandError("--throttle needs waiting: the limit is removed when the move has ended", USAGE_ERROR)
     brokers = [each.id for each in overview.alive()]
-    if options.throttle is not None:
-        throttle.begin(own, brokers, plan, known, options.throttle)
     try:
+        if options.throttle is not None:
+            throttle.begin(own, brokers, plan, known, options.throttle)
         alter_assignments(own, plan)
         if options.no_wait:
             print(f"{counted(len(plan), 'partition')} moving; ottla cluster reassign --list shows how far they are")

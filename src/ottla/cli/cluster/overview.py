@@ -34,6 +34,18 @@ class PartitionState(NamedTuple):
     offline: tuple[int, ...]
     adding: tuple[int, ...] = ()
     """Replicas that a reassignment adds: some of `replicas`."""
+    removing: tuple[int, ...] = ()
+    """Replicas that a reassignment removes in the end: some of `replicas`."""
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas that the partition has when nothing moves any more."""
+        return tuple(broker for broker in self.replicas if broker not in self.removing)
+
+    @property
+    def old_replicas(self) -> tuple[int, ...]:
+        """The replicas that the partition had before its reassignment."""
+        return tuple(broker for broker in self.replicas if broker not in self.adding)
 
     @property
     def is_offline(self) -> bool:
@@ -94,6 +106,7 @@ def observe(own: "Client", *, settings: bool = True, every_topic: bool = False) 
     ]
     reassignments = list_reassignments(own)
     adding = {each.where: each.adding for each in reassignments}
+    removing = {each.where: each.removing for each in reassignments}
     partitions = [
         PartitionState(
             where := TopicPartition(topic.name, each.partition_index),
@@ -102,6 +115,7 @@ def observe(own: "Client", *, settings: bool = True, every_topic: bool = False) 
             tuple(each.isr_nodes),
             tuple(each.offline_replicas),
             adding.get(where, ()),
+            removing.get(where, ()),
         )
         for topic in sorted(metadata.topics, key=attrgetter("name"))
         for each in sorted(topic.partitions, key=attrgetter("partition_index"))

@@ -57,7 +57,7 @@ def plan_spread(partitions: Sequence[PartitionState], brokers: Sequence[int]) ->
     plan: Plan = {}
     ordered = sorted(brokers)
     for position, partition in enumerate(partitions):
-        factor = len(partition.replicas)
+        factor = len(partition.target)
         if factor > len(ordered):
             raise CommandError(f"{partition.where} has {factor} replicas, and {len(ordered)} brokers were given")
         # Each round over the brokers shifts the followers by one more, as for new topics.
@@ -72,29 +72,36 @@ def plan_drain(overview: Overview, leaving: int) -> Plan:
     """Replace a broker in every partition by the one with the fewest replicas, in another rack where possible."""
     racks = {broker.id: broker.rack for broker in overview.alive()}
     load = Counter(dict.fromkeys(racks, 0))
-    load.update(broker for partition in overview.partitions for broker in partition.replicas)
+    load.update(broker for partition in overview.partitions for broker in partition.target)
     plan: Plan = {}
     for partition in overview.partitions:
-        if leaving not in partition.replicas:
+        if leaving not in partition.target:
+            if leaving in partition.removing:
+                plan[partition.where] = partition.target  # it is on its way already
             continue
-        others = [broker for broker in partition.replicas if broker != leaving]
-        free = [broker for broker in racks if broker not in partition.replicas]
+        others = [broker for broker in partition.target if broker != leaving]
+        free = [broker for broker in racks if broker not in partition.target]
         if not free:
             raise CommandError(
-                f"{partition.where} has {len(partition.replicas)} replicas, and no other broker is alive that could "
+                f"{partition.where} has {len(partition.target)} replicas, and no other broker is alive that could "
                 f"take the one of broker {leaving}; add a broker first"
             )
         used = {racks.get(broker) for broker in others}
         chosen = min(free, key=lambda broker: (racks[broker] in used, load[broker], broker))
         load[chosen] += 1
         load[leaving] -= 1
-        plan[partition.where] = tuple(chosen if broker == leaving else broker for broker in partition.replicas)
+        plan[partition.where] = tuple(chosen if broker == leaving else broker for broker in partition.target)
     return plan
 
 
 def leave_out_unchanged(plan: Plan, partitions: Mapping[TopicPartition, PartitionState]) -> Plan:
-    """The part of a plan that changes something. CommandError if it names a partition that does not exist."""
+    """The part of a plan that changes something, or is being carried out. CommandError if it names a partition that
+    does not exist."""
     missing = [where for where in plan if where not in partitions]
     if missing:
         raise CommandError(f"there is no partition {missing[0]}")
-    return {where: replicas for where, replicas in plan.items() if partitions[where].replicas != replicas}
+    return {
+        where: replicas
+        for where, replicas in plan.items()
+        if partitions[where].replicas != replicas or partitions[where].adding or partitions[where].removing
+    }

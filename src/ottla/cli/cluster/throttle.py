@@ -9,6 +9,7 @@ from ottla.cli.cluster.overview import PartitionState, explain_code
 from ottla.cli.cluster.plans import Plan
 from ottla.cli.command_error import CommandError
 from ottla.cli.numbers import INT64_MAX
+from ottla.errors import KafkaError
 from ottla.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def begin(
         sources, targets = [], []
         for where, replicas in sorted(plan.items()):
             if where.topic == topic:
-                old = partitions[where].replicas
+                old = partitions[where].old_replicas
                 sources += [f"{where.partition}:{broker}" for broker in old]
                 targets += [f"{where.partition}:{broker}" for broker in replicas if broker not in old]
         changes[TOPIC, topic] = {LEADERS: ",".join(sources), FOLLOWERS: ",".join(targets)}
@@ -54,13 +55,23 @@ def begin(
 
 
 def end(own: "Client", brokers: Sequence[int], plan: Plan) -> None:
-    """Remove the limit again."""
-    changes: dict[tuple[int, str], dict[str, str | None]] = {}
-    for broker in brokers:
-        changes[BROKER, str(broker)] = dict.fromkeys(RATES)
-    for topic in _list_topics(plan):
-        changes[TOPIC, topic] = {LEADERS: None, FOLLOWERS: None}
-    _change(own, changes)
+    """Remove the limit again, wherever it can be removed. CommandError names what is left, on brokers that are down."""
+    from ottla.client.connection import Unreachable
+
+    # Topics first: without their lists the rates limit nothing.
+    changes: dict[tuple[int, str], dict[str, str | None]] = {
+        (TOPIC, topic): {LEADERS: None, FOLLOWERS: None} for topic in _list_topics(plan)
+    }
+    changes |= {(BROKER, str(broker)): dict.fromkeys(RATES) for broker in brokers}
+    failures = []
+    for (kind, name), settings in changes.items():
+        try:
+            _change(own, {(kind, name): settings})
+        except (CommandError, KafkaError, Unreachable) as error:
+            where = f"{'topic' if kind == TOPIC else 'broker'} {name}"
+            failures.append(f"{where} still has it ({error}): ottla config delete {where} {' '.join(settings)}")
+    if failures:
+        raise CommandError(f"the limit of the rate was not removed everywhere: {'; '.join(failures)}")
 
 
 def _list_topics(plan: Iterable[TopicPartition]) -> list[str]:
@@ -89,4 +100,4 @@ def _change(own: "Client", changes: Mapping[tuple[int, str], Mapping[str, str | 
         for result in answer.responses:
             if result.error_code:
                 reason = explain_code(result.error_code, result.error_message)
-                raise CommandError(f"the rate cannot be limited: {result.resource_name}: {reason}")
+                raise CommandError(f"cannot change the limit of the rate: {result.resource_name}: {reason}")

@@ -91,3 +91,23 @@ def test_only_what_changes_is_moved() -> None:
     assert leave_out_unchanged(plan, known) == {TopicPartition("t", 1): (1, 2)}
     with pytest.raises(CommandError, match="there is no partition x-0"):
         leave_out_unchanged({TopicPartition("x", 0): (1,)}, known)
+
+
+def moving(number: int, old: tuple[int, ...], new: tuple[int, ...]) -> PartitionState:
+    replicas = (*new, *(broker for broker in old if broker not in new))
+    added = tuple(broker for broker in new if broker not in old)
+    return PartitionState(TopicPartition("t", number), old[0], replicas, old, (), added, replicas[len(new) :])
+
+
+def test_a_partition_on_the_move_counts_as_what_it_will_be() -> None:
+    # After a command that was interrupted, the same one goes on with the moves.
+    half_way = moving(0, (2, 1), (2, 3))
+    assert (half_way.target, half_way.old_replicas) == ((2, 3), (2, 1))
+    assert plan_spread([half_way], (2, 3)) == {half_way.where: (2, 3)}
+    brokers = dict.fromkeys((1, 2, 3, 4))
+    assert plan_drain(cluster([half_way], brokers), 1) == {half_way.where: (2, 3)}  # it leaves already
+    assert plan_drain(cluster([half_way], brokers), 3) == {half_way.where: (2, 1)}
+    known = {half_way.where: half_way}
+    plans: list[Plan] = [{half_way.where: (2, 3)}, {half_way.where: (2, 3, 1)}]
+    for plan in plans:
+        assert leave_out_unchanged(plan, known) == plan
