@@ -117,11 +117,16 @@ async def _stop(broker: Broker) -> int:
 
 
 def _stop_signal() -> asyncio.Future[None]:
-    """A future that is done at the first signal to stop. The second signal ends the process, even if the loop hangs."""
+    """A future that is done at the first signal to stop. The second signal ends the process, even if the loop hangs.
+
+    Signals that come before the loop has handled the first count as one: timeout(1) sends its own twice at once.
+    """
     loop = asyncio.get_running_loop()
     asked: asyncio.Future[None] = loop.create_future()
 
     def first() -> None:
+        if asked.done():
+            return
         asked.set_result(None)
         for number in STOP_SIGNALS:
             loop.remove_signal_handler(number)

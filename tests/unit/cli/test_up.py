@@ -180,6 +180,21 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
         assert output == ""
 
 
+def test_two_signals_at_once_are_one(tmp_path: Path) -> None:
+    # As timeout(1) sends them: both are there before the event loop looks.
+    script = SLOW.replace("await asyncio.Event().wait()", "await asyncio.sleep(0.1)").replace(
+        "    async def start(self):", "    async def start(self):\n        asyncio.get_running_loop().call_soon(twice)"
+    )
+    script = script.replace(
+        "broker_process.Broker =",
+        "def twice():\n    for _ in range(2): os.kill(os.getpid(), signal.SIGTERM)\n\nbroker_process.Broker =",
+    )
+    arguments = [sys.executable, "-c", f"import os, signal\n{script}", "60", str(tmp_path)]
+    done = subprocess.run(arguments, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (done.returncode, done.stderr.count("stopping")) == (0, 1)
+    assert "Traceback" not in done.stderr
+
+
 def test_a_stop_that_misses_its_deadline_says_so(tmp_path: Path) -> None:
     with draining(0.1, tmp_path) as child:
         output, errors = child.communicate(timeout=PATIENCE_S)
