@@ -290,4 +290,4 @@ class OverlayDisk:
 
 
 def _list_names(path: str) -> list[str]:
-    return [name for name in posixpath.normpath(path).split("/") if name]
+    return [name for name in posixpath.abspath(path).split("/") if name]

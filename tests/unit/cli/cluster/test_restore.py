@@ -55,6 +55,16 @@ def test_restore(zookeeper: str, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "keep the store" in capsys.readouterr().err
 
 
+def test_a_directory_may_be_named_from_where_one_is(
+    zookeeper: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asyncio.run(live(zookeeper, tmp_path / "copy", 1))
+    monkeypatch.chdir(tmp_path)
+    for directory in ("copy", "./copy", "../" + tmp_path.name + "/copy"):
+        assert main(["cluster", "restore", "--data", directory, "--zookeeper", zookeeper, "--dry-run"]) == 0
+        assert f"{directory}: version" in capsys.readouterr().out
+
+
 def test_restore_with_the_credentials_of_the_brokers(zookeeper: str, tmp_path: Path) -> None:
     """With zookeeper.set.acl of their settings, what is written is theirs alone."""
     copy, settings = tmp_path / "copy", tmp_path / "server.properties"
