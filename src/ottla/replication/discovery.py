@@ -169,7 +169,7 @@ class Discovery:
                 found, other = other, found
             other.log.abandon()
             spare = PartitionDirectory(found.topic.name, found.number, "", other.log.directory)
-            set_aside(self._disk, other.directory, spare, self._unique())
+            set_aside(self._disk, other.directory, spare, self._unique(), f"is no longer than {found.log.directory}")
         self.found[key] = found
 
     def _open(self, directory: DataDirectory, topic: TopicImage, partition: PartitionDirectory) -> Found:
@@ -219,9 +219,15 @@ def _was_durable(directory: DataDirectory, partition: PartitionDirectory) -> boo
     return directory.was_clean or directory.recovery_points.get(TopicPartition(partition.topic, partition.index), 0) > 0
 
 
-def set_aside(disk: Disk, directory: DataDirectory, partition: PartitionDirectory, unique: str) -> None:
-    """Rename a directory that belongs to no topic to `-stray`, and keep it."""
+def set_aside(
+    disk: Disk,
+    directory: DataDirectory,
+    partition: PartitionDirectory,
+    unique: str,
+    reason: str = "belongs to no topic in the metadata",
+) -> None:
+    """Rename a directory that is not needed to `-stray`, and keep it."""
     target = directory.marked_path(partition.topic, partition.index, unique, STRAY)
-    logger.warning("%s belongs to no topic in the metadata: kept as %s", partition.path, target)
+    logger.warning("%s %s: kept as %s", partition.path, reason, target)
     disk.rename(partition.path, target)
     disk.fsync_directory(directory.path)

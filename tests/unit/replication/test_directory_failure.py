@@ -145,6 +145,25 @@ def test_a_restart_without_the_directory_and_one_with_it() -> None:
     asyncio.run(run())
 
 
+def test_of_two_logs_of_a_partition_the_longer_one_is_kept(caplog: pytest.LogCaptureFixture) -> None:
+    # A start without a directory creates an empty log elsewhere. When the directory is back, its log counts.
+    async def run() -> None:
+        disk = new_disk()
+        broker = await filled(disk)
+        await broker.stop(1)
+        broker = await started(disk, ("/one", "/three"))
+        await broker.stop(1)
+        assert any(disk.exists(f"{directory}/{TOPIC}-1") for directory in ("/one", "/three"))
+        broker = await started(disk)
+        assert broker.node.replicas.get(TOPIC, 1).log.end_offset == 1
+        assert directory_of(broker, TOPIC, 1) == "/two"
+        await broker.stop(1)
+
+    asyncio.run(run())
+    (line,) = [record.getMessage() for record in caplog.records if "kept as" in record.getMessage()]
+    assert f"/{TOPIC}-1 is no longer than /two/{TOPIC}-1: kept as" in line
+
+
 def test_a_topic_that_was_deleted_while_its_directory_was_away_does_not_come_back() -> None:
     # Deleted and created again under the same name: the new one lives elsewhere, the old one is removed when found.
     async def run() -> None:
