@@ -126,6 +126,15 @@ def test_a_broker_is_drained_stopped_and_forgotten(operator: Operator, cluster: 
     assert operator.replicas()
 
 
+def test_a_broker_that_was_forgotten_can_be_drained(operator: Operator, cluster: LocalCluster) -> None:
+    cluster.brokers[1].kill()
+    wait_until(lambda: [each["id"] for each in operator.read("cluster", "status")["brokers"] if each["fenced"]] == [2])
+    operator.run("cluster", "unregister", "2")
+    operator.run("cluster", "drain", "2")
+    assert all(2 not in replicas and len(replicas) == 3 for replicas in operator.replicas())
+    assert operator.run("cluster", "drain", "2", status=1) == "ottla: there is no broker 2, only 1, 3, 4\n"
+
+
 def test_a_lost_broker_is_shown_until_it_is_back(operator: Operator, cluster: LocalCluster) -> None:
     assert operator.run("cluster", "status", "--check")
     cluster.brokers[0].kill()

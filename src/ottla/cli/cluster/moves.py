@@ -131,7 +131,9 @@ def _choose(overview: Overview, topics: Sequence[str], numbers: Sequence[int] | 
 def _drain(options: argparse.Namespace) -> int:
     with open_own_client(options) as own:
         overview = observe(own, settings=False)
-        if options.broker not in {broker.id for broker in overview.brokers}:
+        # A broker that was unregistered may still be assigned replicas.
+        assigned = {broker for partition in overview.partitions for broker in partition.replicas}
+        if options.broker not in assigned.union(broker.id for broker in overview.brokers):
             known = ", ".join(str(broker.id) for broker in overview.brokers)
             raise CommandError(f"there is no broker {options.broker}, only {known}")
         return _move(own, overview, plan_drain(overview, options.broker), options)
