@@ -26,26 +26,32 @@ class Checkpoints:
         self._failures = failures
         self._offload = offload
         self._being_written: list[Offsets] = []
+        # One task at a time writes a checkpoint, in the order in which offsets were collected. A move that ends and a
+        # periodic job would otherwise replace the same file at once, and what was collected before a truncation could
+        # be written after it.
+        self._writing_high_watermarks = asyncio.Lock()
         self._writing_recovery_points = asyncio.Lock()
+        self._writing_clean_ends = asyncio.Lock()
         self._unwritten: dict[Callable[[Offsets], None], DataDirectory] = {}
         """Checkpoints whose last write failed, by the function that writes them."""
         self.on_idle: Callable[[], None] | None = None
         """Called whenever the last checkpoint that was being written is on disk, or failed."""
 
     async def write_high_watermarks(self) -> None:
-        for directory, offsets in self._collect_offsets(lambda partition: partition.high_watermark.value).items():
-            await self._write(directory, directory.write_high_watermarks, offsets)
+        async with self._writing_high_watermarks:
+            for directory, offsets in self._collect_offsets(lambda partition: partition.high_watermark.value).items():
+                await self._write(directory, directory.write_high_watermarks, offsets)
 
     async def write_recovery_points(self) -> None:
-        # One after the other: what was collected before a truncation must not be written after it.
         async with self._writing_recovery_points:
             for directory, offsets in self._collect_offsets(lambda partition: partition.log.recovery_point).items():
                 await self._write(directory, directory.write_recovery_points, offsets)
 
     async def write_clean_ends(self) -> None:
-        for directory, offsets in self._collect_offsets(lambda partition: partition.log.first_dirty_offset).items():
-            compacted = {partition: offset for partition, offset in offsets.items() if offset}
-            await self._write(directory, directory.write_clean_ends, compacted)
+        async with self._writing_clean_ends:
+            for directory, offsets in self._collect_offsets(lambda partition: partition.log.first_dirty_offset).items():
+                compacted = {partition: offset for partition, offset in offsets.items() if offset}
+                await self._write(directory, directory.write_clean_ends, compacted)
 
     async def write_log_starts(self, directory: DataDirectory, offsets: Offsets) -> OSError | None:
         """Write the log starts of one directory. `LogStarts` has the order in which that may happen."""
