@@ -19,7 +19,7 @@ from tests.cluster.coordination import (
     read_committed,
     wait_until_in_sync,
 )
-from tests.patience import PATIENCE_S
+from tests.patience import PATIENCE_MS, PATIENCE_S
 from tests.raw_client import RawClient
 
 PARTITIONS = 3
@@ -28,7 +28,7 @@ CLIENT = {
     "reconnect.backoff.max.ms": 100,
     "metadata.recovery.strategy": "none",  # after it, librdkafka 2.16 waits for ever for a broker that it has given up
 }
-STEP_S = 120.0
+STEP_S = PATIENCE_S
 """The time-out of one step of a transaction, which only keeps a hang from lasting for ever."""
 
 
@@ -44,7 +44,7 @@ def make_producer(cluster: LocalCluster, transactional_id: str) -> Producer:
         {
             "bootstrap.servers": cluster.bootstrap,
             "transactional.id": transactional_id,
-            "transaction.timeout.ms": 60_000,
+            "transaction.timeout.ms": PATIENCE_MS,
             **CLIENT,
         }
     )
