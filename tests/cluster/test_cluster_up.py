@@ -1,18 +1,21 @@
 """`ottla cluster up`: a whole cluster in one command, with a real ZooKeeper, until Ctrl-C."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from ottla.cli import main
 from ottla.cli.cluster.zookeeper_server import ZooKeeperServer
 from ottla.cli.command_error import CommandError
 from tests.patience import PATIENCE_S
@@ -47,19 +50,32 @@ class LocalClusterCommand:
     def processes(self) -> list[psutil.Process]:
         return psutil.Process(self.child.pid).children(recursive=True)
 
+    def end(self) -> None:
+        """Ctrl-C."""
+        self.child.send_signal(signal.SIGINT)
+        assert self.child.wait(PATIENCE_S) == 0
+
     def find_broker(self, number: int) -> psutil.Process:
         return next(each for each in self.processes() if f"--node-id {number} " in " ".join(each.cmdline()))
 
 
+@contextmanager
+def run_command(data: Path, *options: str) -> Iterator[LocalClusterCommand]:
+    running = LocalClusterCommand(data, *options)
+    try:
+        yield running
+    finally:
+        for process in running.processes() if running.child.poll() is None else []:
+            process.kill()
+        running.child.kill()
+        running.child.wait()
+        running.output.close()
+
+
 @pytest.fixture
 def command(tmp_path: Path) -> Iterator[LocalClusterCommand]:
-    running = LocalClusterCommand(tmp_path)
-    yield running
-    for process in running.processes() if running.child.poll() is None else []:
-        process.kill()
-    running.child.kill()
-    running.child.wait()
-    running.output.close()
+    with run_command(tmp_path) as running:
+        yield running
 
 
 def test_a_cluster_starts_survives_a_kill_and_ends_with_ctrl_c(command: LocalClusterCommand) -> None:
@@ -92,6 +108,54 @@ def test_a_cluster_starts_survives_a_kill_and_ends_with_ctrl_c(command: LocalClu
     assert command.child.wait(PATIENCE_S) == 0
     _, alive = psutil.wait_procs(processes, timeout=PATIENCE_S)
     assert not alive
+
+
+def test_a_lost_zookeeper_is_restored_if_that_is_wanted(tmp_path: Path) -> None:
+    # One of the brokers is new. If it were started, it would found another cluster in the empty ZooKeeper.
+    zookeeper, older = tmp_path / "zookeeper", tmp_path / "older"
+    with run_command(tmp_path, "--brokers", "2") as command:
+        bootstrap = command.read_until("2 brokers ready on ").split(" ready on ")[1].split()[0]
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([NewTopic("orders", 1)])["orders"].result(PATIENCE_S)
+        producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
+        producer.produce("orders", b"kept")
+        assert producer.flush(PATIENCE_S) == 0
+        command.end()
+    shutil.copytree(zookeeper, older)
+
+    shutil.rmtree(zookeeper)
+    shutil.rmtree(tmp_path / "broker-1")
+    refused = read_refusal(tmp_path)
+    assert "is empty, and" in refused and f"{tmp_path}/broker-2 has version" in refused, refused
+    assert not (tmp_path / "broker-1").exists()
+
+    with run_command(tmp_path, "--brokers", "2", "--restore") as command:
+        command.read_until(f"ZooKeeper was restored from {tmp_path}/broker-2 (version ")
+        bootstrap = command.read_until("2 brokers ready on ").split(" ready on ")[1].split()[0]
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False})
+        consumer.assign([TopicPartition("orders", 0, OFFSET_BEGINNING)])
+        message = consumer.poll(PATIENCE_S)
+        assert message is not None and message.value() == b"kept"
+        consumer.close()
+        command.end()
+
+    shutil.rmtree(zookeeper)
+    older.rename(zookeeper)
+    refused = read_refusal(tmp_path)
+    assert "ends at version" in refused, refused
+
+
+def read_refusal(data: Path) -> str:
+    """What a cluster says that is not started because its ZooKeeper has lost something."""
+    with run_command(data, "--brokers", "2") as command:
+        line = command.read_until("--restore writes it again")
+        assert command.child.wait(PATIENCE_S) == 1
+        return line
+
+
+def test_ports_above_the_last_one_are_wrong_usage(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["cluster", "up", "--port", "65535", "--data", str(tmp_path)]) == 2
+    assert "--port: 3 brokers need ports up to 65537, above 65535" in capsys.readouterr().err
 
 
 def test_what_cannot_start_is_said_in_one_line(tmp_path: Path) -> None:

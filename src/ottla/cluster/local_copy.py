@@ -24,7 +24,7 @@ from ottla.cluster.metadata_files import (
 )
 from ottla.cluster.metadata_log import Entry, LogBehind, check_not_behind
 from ottla.cluster.nodes import create_if_missing, create_layout, delete_nodes
-from ottla.cluster.store import Create, NodeExists, SetData, Store, StoreSession, StoreUnavailable
+from ottla.cluster.store import Create, NodeExists, NoNode, SetData, Store, StoreSession, StoreUnavailable
 from ottla.cluster.znodes import SnapshotPointer
 from ottla.storage.disk_errors import is_failure
 from ottla.storage.files import Disk
@@ -200,17 +200,32 @@ class LocalCopy:
         self._bytes += len(batch)
 
 
+class NoCopy(DamagedMetadata):
+    """A data directory has no copy of the metadata, or one without an entry: its broker has never been in a cluster."""
+
+
 def read_copy(disk: Disk, data_directory: str) -> Image:
-    """The newest image in the copy of a data directory. DamagedMetadata if it cannot be read."""
+    """The newest image in the copy of a data directory. DamagedMetadata if it cannot be read, NoCopy without one."""
     directory = f"{data_directory}/{DIRECTORY}"
     if not disk.exists(directory):
-        raise DamagedMetadata(f"{data_directory} has no copy of the metadata of a cluster")
+        raise NoCopy(f"{data_directory} has no copy of the metadata of a cluster")
     image = EMPTY
     for entry in read_entries(disk, directory, 0, recover(disk, directory).head):
         image = (EMPTY if entry.snapshot else image).replay(entry.version, entry.changes)
     if image.cluster_id is None:
-        raise DamagedMetadata(f"{directory} is empty")
+        raise NoCopy(f"{directory} is empty")
     return image
+
+
+async def read_version(store: Store) -> int:
+    """The version at which the metadata in a store ends, 0 if it holds none. Nothing is written."""
+    session = await store.open(lambda state: None)
+    try:
+        return znodes.decode_head((await session.get(znodes.HEAD)).data)
+    except NoNode:
+        return 0
+    finally:
+        await session.close()
 
 
 async def restore_store(store: Store, image: Image) -> int:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.directories import find_data_directory
 from ottla.cli.interruption import Interrupted, Interruption
+from ottla.cli.numbers import PORT_MAX
 from ottla.cli.output import counted
 from ottla.cli.pairs import parse_pairs
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from ottla.client.client import Client
 
 BROKERS_MAX = 32
+BROKER_DIRECTORY = "broker-"
+"""What precedes the id in the name of a broker's data directory."""
 REPLICATION_FACTOR = 3
 STOP_S = 15.0
 GLANCE_S = 0.02
@@ -82,14 +85,17 @@ def read_last_line(log: Path) -> str:
 def up(options: argparse.Namespace) -> int:
     if not 1 <= options.brokers <= BROKERS_MAX:
         raise CommandError(f"--brokers: {options.brokers} is not between 1 and {BROKERS_MAX}", USAGE_ERROR)
-    if options.port and options.port + options.brokers > 65536:
-        raise CommandError(f"--port: {options.brokers} brokers need ports up to {options.port + options.brokers - 1}")
+    if options.port and options.port + options.brokers - 1 > PORT_MAX:
+        last = options.port + options.brokers - 1
+        raise CommandError(f"--port: {options.brokers} brokers need ports up to {last}, above {PORT_MAX}", USAGE_ERROR)
     data = Path(options.data or f"{find_data_directory(os.environ)}-cluster").expanduser().absolute()
     data.mkdir(parents=True, exist_ok=True)
     began_s = time.monotonic()
     with Interruption() as interruption, ExitStack() as running:
         try:
             zookeeper = options.zookeeper or running.enter_context(_run_zookeeper(data, interruption))
+            if options.restore or not options.zookeeper:
+                _check_store(options, data, zookeeper)
             brokers = running.enter_context(_run_brokers(options, data, zookeeper, interruption))
             _wait_until_ready(brokers, interruption)
             bootstrap = ",".join(broker.address or "" for broker in brokers)
@@ -118,6 +124,14 @@ def _run_zookeeper(data: Path, interruption: Interruption) -> Iterator[str]:
         yield server.address
     finally:
         server.stop()
+
+
+def _check_store(options: argparse.Namespace, data: Path, zookeeper: str) -> None:
+    """Have a ZooKeeper that has lost what the brokers know restored, or refuse it."""
+    from ottla.cli.cluster.restore import check_store
+
+    brokers = sorted(data.glob(f"{BROKER_DIRECTORY}*/"))
+    check_store(brokers, zookeeper, parse_pairs(options.settings, "--set"), restore=options.restore)
 
 
 @contextmanager
@@ -160,7 +174,7 @@ def _build_command(options: argparse.Namespace, data: Path, zookeeper: str, numb
         }
     return [
         *("up", "--node-id", str(number), "--zookeeper", zookeeper),
-        *("--data", str(data / f"broker-{number}"), "--host", options.host, "--port", str(port)),
+        *("--data", str(data / f"{BROKER_DIRECTORY}{number}"), "--host", options.host, "--port", str(port)),
         *(word for name, value in {**settings, **given}.items() for word in ("--set", f"{name}={value}")),
     ]
 

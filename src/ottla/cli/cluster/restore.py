@@ -1,10 +1,23 @@
-"""`ottla cluster restore`: writes the metadata of a cluster into ZooKeeper again, from the copy of a broker."""
+"""`ottla cluster restore`: writes the metadata of a cluster into ZooKeeper again, from the copy of a broker.
+
+`ottla cluster up --restore` does the same for a ZooKeeper that runs only together with the brokers.
+"""
 
 import argparse
+import asyncio
+from collections.abc import Coroutine, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.cli.cluster.actions import Actions, add_action
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.output import counted
+
+if TYPE_CHECKING:
+    from ottla.cluster.image import Image
+    from ottla.cluster.store import Store
+
+T = TypeVar("T")
 
 WITHOUT_A_FILE = {"zookeeper.session.timeout.ms": "10000", "zookeeper.connection.timeout.ms": "15000"}
 
@@ -28,41 +41,115 @@ def add_actions(actions: Actions) -> None:
 
 
 def _restore(options: argparse.Namespace) -> int:
-    import asyncio
-
-    from ottla.broker.member import find_zookeeper
     from ottla.cli.settings import read_settings_file
-    from ottla.cluster.local_copy import read_copy, restore_store
-    from ottla.cluster.metadata_files import DamagedMetadata
-    from ottla.cluster.store import StoreError
-    from ottla.config import BrokerConfig, ConfigError
-    from ottla.storage.files import RealDisk
-    from ottla.storage.overlay import OverlayDisk
 
     given = WITHOUT_A_FILE if options.config is None else read_settings_file(options.config)
     copies = []
     for directory in options.data:
-        try:
-            image = read_copy(OverlayDisk(RealDisk()), str(directory))
-        except DamagedMetadata as error:
-            raise CommandError(str(error)) from None
-        copies.append((image.version, str(directory), image))
+        image = _read_copy(directory)
+        copies.append((directory, image))
         topics = counted(len(image.topics_by_name), "topic")
         print(f"{directory}: version {image.version} of cluster {image.cluster_id}, {topics}")
-    clusters = sorted({image.cluster_id or "" for _, _, image in copies})
-    if len(clusters) > 1:
-        raise CommandError(f"these are copies of {len(clusters)} clusters: {', '.join(clusters)}")
-    version, directory, image = max(copies, key=lambda copy: copy[:2])
+    directory, image = _choose_newest(copies)
     if options.dry_run:
-        print(f"version {version} from {directory} would be written to {options.zookeeper}")
+        print(f"version {image.version} from {directory} would be written to {options.zookeeper}")
         return 0
-    try:
-        store = find_zookeeper(BrokerConfig.of({**given, "zookeeper.connect": options.zookeeper}))
-        before = asyncio.run(restore_store(store, image))
-    except ConfigError as error:
-        raise CommandError(str(error), USAGE_ERROR) from None
-    except StoreError as error:
-        raise CommandError(str(error)) from None
-    print(f"version {version} from {directory} was written to {options.zookeeper}, which was at version {before}")
+    before = _write(_find_store(given, options.zookeeper), image)
+    print(f"version {image.version} from {directory} was written to {options.zookeeper}, which was at version {before}")
     print("start the brokers; one whose copy is newer refuses to start, and its copy should have been used")
     return 0
+
+
+def check_store(brokers: Iterable[Path], zookeeper: str, settings: Mapping[str, str], *, restore: bool) -> None:
+    """See to it that a ZooKeeper has everything that brokers have applied, before `ottla cluster up` starts them.
+
+    One that was lost is restored if the user wants it, else CommandError. Brokers refuse to follow it, except for one
+    whose own directory is new: that one would found another cluster there. `brokers` are the data directories of all
+    brokers that the cluster has had.
+    """
+    from ottla.cluster.local_copy import DIRECTORY, read_version
+
+    sources = [str(each) for each in brokers if (each / DIRECTORY).is_dir()]
+    if not sources:
+        return
+    store = _find_store({**WITHOUT_A_FILE, **settings}, zookeeper)
+    version = _run(read_version(store))
+    found = [(source, _find_copy(source, is_needed=version == 0)) for source in sources]
+    copies = [(source, image) for source, image in found if image is not None]
+    if not copies:
+        return
+    source, image = _choose_newest(copies)
+    if version >= image.version:
+        return
+    if not restore:
+        state = f"ends at version {version} of the metadata" if version else "is empty"
+        raise CommandError(
+            f"ZooKeeper at {zookeeper} {state}, and {source} has version {image.version}. If its data is lost, "
+            f"--restore writes it again from the newest copy of a broker; if the brokers use another ZooKeeper, name "
+            f"it with --zookeeper"
+        )
+    _write(store, image)
+    topics = counted(len(image.topics_by_name), "topic")
+    print(f"ZooKeeper was restored from {source} (version {image.version}, {topics})", flush=True)
+
+
+def _find_copy(directory: str, *, is_needed: bool) -> "Image | None":
+    """The copy of a broker, None if it has none. A damaged one may be the newest: CommandError if it is needed, while
+    otherwise its broker begins it again."""
+    from ottla.cluster.local_copy import DIRECTORY, NoCopy
+
+    try:
+        return _read_copy(directory)
+    except CommandError as error:
+        if is_needed and not isinstance(error.__cause__, NoCopy):
+            raise CommandError(
+                f"ZooKeeper is empty, and a copy of its metadata that may be the newest is damaged: {error}. If one of "
+                f"another broker shall count, move {directory}/{DIRECTORY} away"
+            ) from None
+        return None
+
+
+def _read_copy(directory: str) -> "Image":
+    from ottla.cluster.local_copy import read_copy
+    from ottla.cluster.metadata_files import DamagedMetadata
+    from ottla.storage.files import RealDisk
+    from ottla.storage.overlay import OverlayDisk
+
+    try:
+        return read_copy(OverlayDisk(RealDisk()), directory)
+    except DamagedMetadata as error:
+        raise CommandError(str(error)) from error
+
+
+def _choose_newest(copies: list[tuple[str, "Image"]]) -> tuple[str, "Image"]:
+    """The copy with the highest version and its directory. CommandError if they are not of one cluster."""
+    clusters = sorted({image.cluster_id or "" for _, image in copies})
+    if len(clusters) > 1:
+        raise CommandError(f"these are copies of {len(clusters)} clusters: {', '.join(clusters)}")
+    return max(copies, key=lambda copy: (copy[1].version, copy[0]))
+
+
+def _find_store(settings: Mapping[str, str], zookeeper: str) -> "Store":
+    from ottla.broker.member import find_zookeeper
+    from ottla.config import BrokerConfig, ConfigError
+
+    try:
+        return find_zookeeper(BrokerConfig.of({**settings, "zookeeper.connect": zookeeper}))
+    except ConfigError as error:
+        raise CommandError(str(error), USAGE_ERROR) from None
+
+
+def _write(store: "Store", image: "Image") -> int:
+    """Write the metadata into a store, and return the version that it was at."""
+    from ottla.cluster.local_copy import restore_store
+
+    return _run(restore_store(store, image))
+
+
+def _run(asking: Coroutine[Any, Any, T]) -> T:
+    from ottla.cluster.store import StoreError
+
+    try:
+        return asyncio.run(asking)
+    except StoreError as error:
+        raise CommandError(str(error)) from None

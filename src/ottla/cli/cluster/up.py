@@ -19,6 +19,11 @@ def add_actions(actions: Actions) -> None:
         metavar="HOST:PORT[/PATH]",
         help="a ZooKeeper that is running (default: start one; needs Java and PySpark, which the extra 'spark' brings)",
     )
+    up.add_argument(
+        "--restore",
+        action="store_true",
+        help="write a ZooKeeper that has lost its data again, from the newest copy of a broker",
+    )
     up.add_argument("--port", type=parse_port, default=DEFAULT_PORT, help="port of the first broker; 0 takes free ones")
     up.add_argument("--host", default="localhost", help="address to listen on (default: localhost)")
     up.add_argument(

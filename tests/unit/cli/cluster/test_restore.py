@@ -1,6 +1,7 @@
 """`ottla cluster restore`: a lost ZooKeeper is written again from what brokers keep, nothing newer is overwritten."""
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -8,8 +9,10 @@ from typing import Any, TypeVar
 import pytest
 
 from ottla.cli import main
+from ottla.cli.cluster.restore import check_store
+from ottla.cli.command_error import CommandError
 from ottla.cluster import znodes
-from ottla.cluster.local_copy import LocalCopy
+from ottla.cluster.local_copy import DIRECTORY, LocalCopy
 from ottla.cluster.store import NotAllowed
 from ottla.cluster.zookeeper import ZooKeeper
 from ottla.storage.files import RealDisk
@@ -86,3 +89,22 @@ def test_restore_with_the_credentials_of_the_brokers(zookeeper: str, tmp_path: P
 def test_a_directory_without_a_copy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cluster", "restore", "--data", str(tmp_path), "--zookeeper", "127.0.0.1:1"]) == 1
     assert "has no copy of the metadata of a cluster" in capsys.readouterr().err
+
+
+def test_a_damaged_copy_may_be_the_newest(zookeeper: str, tmp_path: Path) -> None:
+    # So the whole local cluster waits until somebody has decided about it. A broker that was never in a cluster has an
+    # empty copy, which counts for nothing. While ZooKeeper has everything, a broker begins its damaged copy again.
+    fresh, sound, damaged = (tmp_path / name for name in ("fresh", "sound", "damaged"))
+    (fresh / DIRECTORY).mkdir(parents=True)
+    kept = f"{zookeeper}-kept"
+    asyncio.run(live(kept, sound, 1))
+    shutil.copytree(sound, damaged)
+    for file in (damaged / DIRECTORY).iterdir():
+        file.write_bytes(b"\0" * 100 + file.read_bytes()[100:])
+    brokers = [damaged, fresh, sound]
+    check_store(brokers, kept, {}, restore=False)
+    with pytest.raises(CommandError, match=f"may be the newest is damaged.*move {damaged}/{DIRECTORY} away"):
+        check_store(brokers, zookeeper, {}, restore=True)
+    check_store([fresh], zookeeper, {}, restore=False)
+    check_store([fresh, sound], zookeeper, {}, restore=True)
+    check_store(brokers, zookeeper, {}, restore=False)
