@@ -18,10 +18,10 @@ from tests.patience import PATIENCE_S
 pytestmark = pytest.mark.usefixtures("zookeeper_jars")
 
 
-def start_broker(data: Path, zookeeper: str) -> "subprocess.Popen[str]":
+def start_broker(data: Path, zookeeper: str, *options: str, level: str = "error") -> "subprocess.Popen[str]":
     command = [sys.executable, "-m", "ottla", "up", "--node-id", "1", "--zookeeper", zookeeper, "--data", str(data)]
     return subprocess.Popen(
-        [*command, "--host", "127.0.0.1", "--port", "0", "--log-level", "error"],
+        [*command, "--host", "127.0.0.1", "--port", "0", "--log-level", level, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -79,3 +79,17 @@ def test_a_lost_zookeeper_is_refused_and_restored(tmp_path: Path, capsys: pytest
 def test_a_directory_without_a_copy_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cluster", "restore", "--zookeeper", "127.0.0.1:1", "--data", str(tmp_path)]) == 1
     assert "has no copy of the metadata" in capsys.readouterr().err
+
+
+def test_a_broker_whose_own_address_is_unknown_says_so(tmp_path: Path) -> None:
+    # Otherwise only the others would complain, who cannot connect to it.
+    server = ZooKeeperServer(tmp_path / "zookeeper")
+    try:
+        server.start()
+        settings = ["--set", "advertised.listeners=PLAINTEXT://no-such-host.invalid:9092"]
+        broker = start_broker(tmp_path / "broker", f"{server.address}/ottla", *settings, level="warning")
+        assert " ready on " in read_line(broker)
+        assert "finds no address for no-such-host.invalid" in read_line(broker)
+        end(broker)
+    finally:
+        server.remove()

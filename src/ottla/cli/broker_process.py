@@ -31,6 +31,8 @@ from ottla.config.listeners import address_of
 from ottla.errors import KafkaError
 from ottla.observability import logs
 from ottla.storage.directories import DirectoryError
+from ottla.system.network import has_address
+from ottla.system.threads import Threads
 
 STOP_DEADLINE_S = 8.0  # below the ten seconds that container runtimes wait before they kill
 STOP_GRACE_S = 1.5
@@ -84,8 +86,10 @@ async def _serve(config: BrokerConfig, read_only: bool, console_port: int | None
     _calm_garbage_collector()
     _announce(config, broker, read_only)
     process.return_large_buffers()
+    looking = asyncio.ensure_future(_warn_of_unknown_host(config, broker))
     with _console_beside(config, broker, console_port):
         await asyncio.wait((stopping, broker.failure), return_when=asyncio.FIRST_COMPLETED)
+        looking.cancel()
         if broker.failure.done():
             await _stop(broker)
             raise CommandError(broker.failure.result(), FAILURE)
@@ -156,6 +160,26 @@ def _announce(config: BrokerConfig, broker: Broker, read_only: bool) -> None:
     if METRICS in broker.ports:
         line += f", metrics on http://{address_of(config.endpoints.bound[0], broker.ports[METRICS])}/metrics"
     print(line, flush=True)
+
+
+async def _warn_of_unknown_host(config: BrokerConfig, broker: Broker) -> None:
+    """Warn if the host at which other brokers look for this one has no address here: they hardly find one either.
+
+    They would complain, and this broker, whose setting is wrong, would stay silent.
+    """
+    registered = broker.node.image.broker(broker.node.broker_id)
+    listener = config.endpoints.inter_broker.name
+    endpoint = None if registered is None else registered.endpoint(listener)
+    if not config.zookeeper_connect or endpoint is None:
+        return
+    threads = Threads(1)
+    if not await threads(has_address, endpoint.host):
+        logger.warning(
+            "this machine finds no address for %s, where other brokers are told to connect (advertised.listeners, %s)",
+            endpoint.host,
+            listener,
+        )
+    threads.close()  # after a cancellation the thread ends with the process: it may hang
 
 
 def _calm_garbage_collector() -> None:

@@ -35,3 +35,12 @@ async def connect_to_socket(
 def find_host_name() -> str:
     """The name by which other machines should find this one. It may ask a name server: call it in a thread."""
     return socket.getfqdn()
+
+
+def has_address(host: str) -> bool:
+    """Whether this machine finds an address for a name. It may ask a name server: call it in a thread."""
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError:
+        return False
+    return True
