@@ -79,8 +79,10 @@ def _add_create_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-r",
         "--replicas",
+        "--replication-factor",
         type=int_between(1, INT16_MAX),
         default=BROKER_DEFAULT,
+        metavar="N",
         help="replicas of each partition (default: the broker's default.replication.factor)",
     )
     _add_set_argument(parser)

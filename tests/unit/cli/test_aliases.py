@@ -40,6 +40,12 @@ def test_aliases_run(broker: LocalBroker) -> None:
     assert run(["cluster", "info", "-b", broker.bootstrap]).output.startswith("cluster ")
 
 
+def test_the_replication_factor_has_the_name_that_kafka_gives_it(broker: LocalBroker) -> None:
+    create = ["topic", "create", "payments", "--dry-run", "-b", broker.bootstrap]
+    assert run([*create, "--replication-factor", "1"]).status == 0
+    assert "2 replicas need 2 brokers" in run([*create, "--replication-factor", "2"]).errors
+
+
 def test_misspelt_commands() -> None:
     ended = run(["topik", "list"])
     assert (ended.status, ended.errors) == (
