@@ -83,6 +83,15 @@ def test_a_topic_is_created_by_the_brokers_that_can(cluster: LocalCluster) -> No
     cluster.start()
 
 
+def test_a_cut_needs_brokers_of_the_cluster(cluster: LocalCluster) -> None:
+    with ottla.testing.cluster(brokers=1) as other:
+        for wrong in (1, "1", other.brokers[0]):
+            with pytest.raises(ValueError, match=r"is no broker of this cluster: pass cluster.brokers\[0\]"):
+                cluster.cut(cluster.brokers[0], wrong)  # type: ignore[arg-type]
+            with pytest.raises(ValueError, match="is no broker of this cluster"):
+                cluster.cut_from_store(wrong)  # type: ignore[arg-type]
+
+
 def test_nothing_starts_after_the_end_of_the_block() -> None:
     with ottla.testing.cluster(brokers=1) as cluster:
         pass

@@ -266,14 +266,22 @@ class LocalCluster:
     # Faults
 
     def cut(self, source: ClusterBroker, target: ClusterBroker, *, both: bool = True) -> None:
-        """Lets nothing through from one broker to another, and back unless `both` is False, until `heal`."""
+        """Lets nothing through from one broker to another, and back unless `both` is False, until `heal`.
+
+        ValueError if one of them is no broker of this cluster.
+        """
+        self._require_own(source, target)
         self._network.cut(source.id, target.id)
         if both:
             self._network.cut(target.id, source.id)
         self._tell_network()
 
     def cut_from_store(self, broker: ClusterBroker) -> None:
-        """Cuts a broker off from the store until `heal`. Its session expires after zookeeper.session.timeout.ms."""
+        """Cuts a broker off from the store until `heal`. Its session expires after zookeeper.session.timeout.ms.
+
+        ValueError if it is no broker of this cluster.
+        """
+        self._require_own(broker)
         self.store.cut(broker.store_name)
 
     def stop_store(self) -> None:
@@ -287,6 +295,11 @@ class LocalCluster:
         for broker in self.brokers:
             self.store.heal(broker.store_name)
         self.store.start()
+
+    def _require_own(self, *brokers: ClusterBroker) -> None:
+        for broker in brokers:
+            if broker not in self.brokers:
+                raise ValueError(f"{broker!r} is no broker of this cluster: pass cluster.brokers[0], not its id")
 
     def _tell_network(self) -> None:
         for broker in self.brokers:
