@@ -6,8 +6,10 @@ an error that reaches the application fails the test.
 """
 
 import contextlib
+import sys
 import threading
 import time
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from random import Random
@@ -70,11 +72,16 @@ class Worker(ABC):
     def join(self) -> None:
         self._thread.join(PATIENCE_S)
         if self._thread.is_alive():
-            self.failures.append("does not end")
+            self.failures.append(f"does not end: {self._describe_stack()}")
 
     @property
     def is_stopping(self) -> bool:
         return self._stopping.is_set()
+
+    def _describe_stack(self) -> str:
+        """Where the thread is: functions and lines, the innermost last."""
+        stack = traceback.extract_stack(sys._current_frames().get(self._thread.ident or 0))
+        return " ".join(f"{each.name}:{each.lineno}" for each in stack)
 
     @abstractmethod
     def work(self) -> None:
@@ -283,6 +290,11 @@ class Reader(Worker):
 
     def _on_assign(self, consumer: Consumer, assigned: list[Position]) -> None:
         """Where the group left off: the member's polls may go back to there."""
+        if self.is_stopping:
+            # Called by close: librdkafka answers no question about committed offsets any more, it waits to the end of
+            # the time-out instead.
+            consumer.unassign()
+            return
         committed = consumer.committed(assigned, PATIENCE_S)
         for each in committed:
             each.offset = max(each.offset, 0)
