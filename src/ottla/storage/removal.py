@@ -4,6 +4,7 @@ Retention and compaction rename on the log's thread, a truncation on any thread 
 """
 
 import contextlib
+import itertools
 import logging
 from collections.abc import Iterator, Sequence
 
@@ -88,9 +89,11 @@ def doom_segment(disk: Disk, segment: Segment, doomed: list[Doomed]) -> None:
 def doom_file(disk: Disk, path: str, file: File | None, doomed: list[Doomed]) -> None:
     """Rename one file, if it exists, and add it to `doomed`."""
     target = path + names.DELETED
-    while disk.exists(target):
-        # Compacted twice within file.delete.delay.ms: a fetch may still read from the first file.
-        target = f"{target}{names.DELETED}"
+    for number in itertools.count(1):
+        if not disk.exists(target):
+            break
+        # Compacted again within file.delete.delay.ms: a fetch may still read from the earlier file.
+        target = f"{path}.{number}{names.DELETED}"
     try:
         disk.rename(path, target)
     except FileNotFoundError:
