@@ -35,6 +35,7 @@ from ottla.cluster.producer_ids import ProducerIds
 from ottla.config import BrokerConfig, Listener
 from ottla.config.overrides import parse_connection_limits
 from ottla.coordinators.assembly import Coordinators
+from ottla.errors import ErrorCode, KafkaError
 from ottla.quotas.quotas import Quotas
 from ottla.replication.assembly import Replication
 from ottla.replication.compaction import Compaction
@@ -391,7 +392,12 @@ class Broker:
     async def _resign_offline(self) -> None:
         """Give up the leadership of partitions that are offline on this broker."""
         if len(self.node.replicas.offline):
-            await self.node.metadata.change(self._take_offline)
+            try:
+                await self.node.metadata.change(self._take_offline)
+            except KafkaError as error:
+                if error.code is not ErrorCode.STALE_BROKER_EPOCH:
+                    raise
+                # The broker is registering again. Its next run reports what is offline, with the new epoch.
 
     def _take_offline(self, image: Image) -> Decision[int]:
         node = self.node

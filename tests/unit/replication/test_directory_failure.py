@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import logging
+from unittest.mock import patch
 
 import pytest
 
@@ -116,6 +117,24 @@ def test_clients_see_no_leader_and_an_offline_replica() -> None:
         assert shown == [(0, node, [node], []), gone, (0, node, [node], [])]
         results = describe_log_dirs.handle(broker.node, call(DescribeLogDirsRequest(topics=None))).results
         assert [(one.log_dir, one.error_code) for one in results] == [("/one", 0), ("/two", OFFLINE), ("/three", 0)]
+        broker.abort()
+
+    asyncio.run(run())
+
+
+def test_offline_partitions_are_reported_after_a_registration_that_is_under_way() -> None:
+    # The metadata has the new epoch of the broker before the broker itself. That was an error with a traceback.
+    async def run() -> None:
+        disk = new_disk()
+        broker = await filled(disk)
+        disk.fail("append", errno.EIO, "/two/*.log")
+        refusal(broker, 1)
+        await settled()
+        with patch.object(broker.participation, "broker_epoch", broker.participation.broker_epoch - 1):
+            await broker._resign_offline()
+        assert broker.node.image.partition(TOPIC, 1).leader == broker.node.broker_id  # type: ignore[union-attr]
+        await broker._resign_offline()
+        assert broker.node.image.partition(TOPIC, 1).leader == -1  # type: ignore[union-attr]
         broker.abort()
 
     asyncio.run(run())
