@@ -90,7 +90,7 @@ class Worker(ABC):
     def _run(self) -> None:
         try:
             self.work()
-        except Exception as error:
+        except BaseException as error:  # an error in a callback of librdkafka's is no Exception
             self.failures.append(repr(error))
 
 
@@ -295,12 +295,25 @@ class Reader(Worker):
             # the time-out instead.
             consumer.unassign()
             return
-        committed = consumer.committed(assigned, PATIENCE_S)
+        committed = self._find_committed(consumer, assigned)
         for each in committed:
             each.offset = max(each.offset, 0)
             partition = TopicPartition(each.topic, each.partition)
             self._events.append(Assigned(self.name, partition, each.offset))
         consumer.assign(committed)
+
+    def _find_committed(self, consumer: Consumer, assigned: list[Position]) -> list[Position]:
+        """What is committed. librdkafka hands errors to the application while the coordinator moves."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return consumer.committed(assigned, PATIENCE_S)
+            except KafkaException as error:
+                if not error.args[0].retriable() and error.args[0].code() not in TRANSIENT:
+                    raise
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(0.1)
 
     def _record(self, messages: list[Message]) -> None:
         found: dict[TopicPartition, list[tuple[int, bytes]]] = {}
@@ -433,9 +446,9 @@ class Load:
         for worker in (*self.readers, *self.members, self.observer):
             worker.join()
 
-    def delete_topics(self) -> None:
+    def delete_topics(self, others: Sequence[str] = ()) -> None:
         """Make room on the brokers' small disks for the next round."""
-        topics = [self.ledger[0].topic, self.transfers[0].topic]
+        topics = [self.ledger[0].topic, self.transfers[0].topic, *others]
         admin = AdminClient(QUIET | {"bootstrap.servers": self.bootstrap})
         asked = admin.delete_topics(topics, request_timeout=PATIENCE_S, operation_timeout=PATIENCE_S)
         for future in asked.values():
