@@ -166,7 +166,8 @@ class Faults:
     @contextmanager
     def _fill_disk(self) -> Iterator[None]:
         role, broker = self._choose()
-        self._tell(f"fill the disk of {broker.name}, {role}")
-        fill_disk(broker.data)
+        directory = self._random.choice(broker.directories)
+        self._tell(f"fill the disk of {broker.name} ({directory.name}), {role}")
+        fill_disk(directory)
         yield
-        free_disk(broker.data)
+        free_disk(directory)

@@ -55,10 +55,11 @@ Partitions = dict[int, tuple[int, tuple[int, ...]]]
 class OttlaNode:
     """One broker of the cluster as a process. Its log goes to a file beside its data directory."""
 
-    def __init__(self, broker_id: int, directory: Path, links: Links) -> None:
+    def __init__(self, broker_id: int, directory: Path, links: Links, directories: int = 1) -> None:
         self.id = broker_id
         self.name = f"broker-{broker_id}"
         self.data = directory / self.name
+        self.directories = [self.data, *(directory / f"{self.name}-data-{n}" for n in range(2, directories + 1))]
         self.log = directory / f"{self.name}.stderr"
         # Bound and never listening: nobody else gets the ports while the broker is down.
         self._reserved = [reserve_port() for _ in range(2)]
@@ -81,7 +82,8 @@ class OttlaNode:
 
     def spawn(self) -> None:
         """Start the process, and do not wait for it."""
-        command = [sys.executable, "-m", "ottla", "up", "--data", str(self.data), "--node-id", str(self.id)]
+        data = ",".join(map(str, self.directories))
+        command = [sys.executable, "-m", "ottla", "up", "--data", data, "--node-id", str(self.id)]
         command += ["--zookeeper", self.zookeeper]
         for name, value in {**self.listeners, **self.settings}.items():
             command += ["--set", f"{name}={value}"]
@@ -161,7 +163,14 @@ class OttlaNode:
 class OttlaNodes:
     """The whole cluster. `wait` and `find` methods ask the brokers that are up."""
 
-    def __init__(self, directory: Path, zookeepers: int = 1, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        zookeepers: int = 1,
+        settings: Mapping[str, str] | None = None,
+        brokers: int = len(BROKER_IDS),
+        directories: int = 1,
+    ) -> None:
         self.directory = directory
         self.has_disks = False
         """Whether each data directory is a small disk of its own, which can be filled."""
@@ -169,7 +178,9 @@ class OttlaNodes:
         self.zookeepers: list[ZooKeeperServer] = build_ensemble(
             directory, zookeepers, tick_ms=TICK_MS, is_durable=False
         )
-        self.brokers = {broker_id: OttlaNode(broker_id, directory, self.links) for broker_id in BROKER_IDS}
+        self.brokers = {
+            broker_id: OttlaNode(broker_id, directory, self.links, directories) for broker_id in range(1, brokers + 1)
+        }
         for broker in self.brokers.values():
             entrances = [self.links.add("zookeeper", server.port, broker.name) for server in self.zookeepers]
             for entrance in entrances:
@@ -281,13 +292,20 @@ class OttlaNodes:
 
 @contextmanager
 def run_nodes(
-    directory: Path, zookeepers: int = 1, settings: Mapping[str, str] | None = None, disks: bool = False
+    directory: Path,
+    zookeepers: int = 1,
+    settings: Mapping[str, str] | None = None,
+    disks: bool = False,
+    brokers: int = len(BROKER_IDS),
+    directories: int = 1,
 ) -> Iterator[OttlaNodes]:
-    """A running cluster. With `disks`, each data directory is a small disk of its own where that is possible."""
+    """A running cluster. With `disks`, each data directory is a small disk of its own where that is possible.
+    `directories`: data directories of each broker."""
     directory.mkdir(parents=True, exist_ok=True)
-    nodes = OttlaNodes(directory, zookeepers, settings)
-    mounted = [broker.data for broker in nodes.brokers.values() if disks and mount_disk(broker.data)]
-    nodes.has_disks = len(mounted) == len(nodes.brokers)
+    nodes = OttlaNodes(directory, zookeepers, settings, brokers, directories)
+    wanted = [each for broker in nodes.brokers.values() for each in broker.directories]
+    mounted = [each for each in wanted if disks and mount_disk(each)]
+    nodes.has_disks = len(mounted) == len(wanted)
     try:
         nodes.start()
         yield nodes

@@ -2,8 +2,9 @@
 
 Brokers are killed, stopped, paused for three sessions, cut off from each other and from ZooKeeper, in one direction
 too; ZooKeeper is killed and paused; disks are filled. Meanwhile idempotent and transactional producers write with
-acks=all and min.insync.replicas=2, and consumers read. In the end the checker of the simulation judges what all clients
-saw.
+acks=all and min.insync.replicas=2, consumers read, and an administrator reassigns partitions, moves replicas between
+data directories, and changes, creates and deletes topics. In the end the checker of the simulation judges what all
+clients saw, and everything that the administrator began has ended.
 
 OTTLA_CHAOS_HOURS=1    round after round for so long; `make chaos-cluster` sets it
 """
@@ -15,6 +16,7 @@ from random import Random
 
 import pytest
 
+from tests.cluster.administration import Administrator
 from tests.cluster.faults import Faults
 from tests.cluster.load import Load
 from tests.cluster.processes import OttlaNodes, run_nodes
@@ -29,20 +31,24 @@ FAULTS = sample_size(2, 20)
 def play_round(nodes: OttlaNodes, name: str, random: Random) -> None:
     """Some faults under load, then peace, and the verdict."""
     load = Load(nodes.bootstrap, name, random)
+    administrator = Administrator(nodes, load, name, Random(random.random()))
     load.start()
+    administrator.start()
     faults = Faults(nodes, load, random)
     load.await_progress()
     for _ in range(FAULTS):
         faults.strike()
         load.await_progress()
-    for partitions in (load.ledger, load.transfers):
-        nodes.wait_in_sync(partitions[0].topic)
+    administrator.settle()
     load.finish()
-    failures = {worker.name: worker.failures[:3] for worker in load.workers if worker.failures}
+    workers = [*load.workers, administrator]
+    failures = {worker.name: worker.failures[:3] for worker in workers if worker.failures}
     problems = [str(violation) for violation in check(load.history)]
     print(f"{len(load.history.events)} events, {load.describe()}")
+    print(administrator.describe())
     assert not problems and not failures, (faults.told, problems[:10], failures)
-    load.delete_topics()
+    administrator.check_replicas()
+    load.delete_topics(administrator.list_topics())
 
 
 @pytest.mark.always
@@ -51,7 +57,9 @@ def test_nothing_acknowledged_is_lost_whatever_fails(tmp_path: Path, seed: int) 
     # With one ZooKeeper, and three in a long run. The seed decides which faults come, not when they hit.
     random = Random(seed)
     ends = time.monotonic() + HOURS * 3600
-    with run_nodes(tmp_path / "cluster", zookeepers=3 if HOURS else 1, disks=True) as nodes:
+    brokers, zookeepers = (4, 3) if HOURS else (3, 1)
+    settings = {"log.cleaner.backoff.ms": "1000"}
+    with run_nodes(tmp_path / "cluster", zookeepers, settings, disks=True, brokers=brokers, directories=2) as nodes:
         round_number = 0
         while round_number == 0 or time.monotonic() < ends:
             play_round(nodes, str(round_number), random)
