@@ -126,6 +126,7 @@ class Replication:
 
     def abandon(self) -> None:
         """Let go of every log as it is, without a flush. Requests that wait for one get an error."""
+        self._deleted.close_files()
         for partition in self.replicas:
             self.moves.cancel(partition)
             partition.retire(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker has stopped"))

@@ -1,8 +1,11 @@
-"""Directories of deleted partitions: renamed `-delete` first, so that the name is free, and removed after a delay."""
+"""Directories of deleted partitions: renamed `-delete` first, so that the name is free, and removed after a delay.
+
+Their open files are closed when they are removed, because answers that name records in them may still have to be sent.
+"""
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -13,7 +16,7 @@ from ottla.replication.partition import Partition
 from ottla.replication.removals import Removals
 from ottla.storage.directories import DELETE, DataDirectory
 from ottla.storage.disk_errors import describe_error, is_failure
-from ottla.storage.files import Disk
+from ottla.storage.files import Disk, File
 from ottla.storage.leftovers import remove_tree
 
 logger = logging.getLogger(__name__)
@@ -44,12 +47,18 @@ class DeletedPartitions:
         """Directories that still have the name of a live partition, with the delay of their removal in ms."""
         self._put_off: dict[str, tuple[Partition, DataDirectory, int]] = {}
         """Those of them that the disk did not let be renamed. They wait apart from the others, which go on."""
+        self._open: dict[str, Sequence[File]] = {}
+        """Open files of deleted partitions, by the directory they are in."""
         self._next: asyncio.Handle | None = None
         self._retry: asyncio.Handle | None = None
 
     def add(self, partition: Partition, directory: DataDirectory) -> None:
+        """Take over the partition's log, which is not used any more."""
         delay_ms = self._settings().log_segment_delete_delay_ms
-        self._waiting[partition.log.directory] = partition, directory, delay_ms
+        path = partition.log.directory
+        self._waiting[path] = partition, directory, delay_ms
+        if files := partition.log.release():
+            self._open[path] = files
 
     def add_copy(self, partition: Partition, directory: DataDirectory, path: str) -> None:
         """The copy of a partition in another data directory, which nobody reads."""
@@ -90,6 +99,16 @@ class DeletedPartitions:
         for path, deleted in (self._waiting | self._put_off).items():
             with suppress(OSError):
                 self._rename(path, *deleted)
+        self.close_files()
+
+    def close_files(self) -> None:
+        """Close all files at once: the broker ends."""
+        while self._open:
+            self._close_files_in(next(iter(self._open)))
+
+    def _close_files_in(self, path: str) -> None:
+        for file in self._open.pop(path, ()):
+            file.close()
 
     def free(self, path: str) -> None:
         """A new partition needs the path: rename the deleted one that still has it. OSError if that is not possible."""
@@ -103,7 +122,12 @@ class DeletedPartitions:
         self._remove_after(self._settings().log_segment_delete_delay_ms, path)
 
     def _remove_after(self, delay_ms: int, path: str) -> None:
-        self._removals.add(delay_ms, partial(remove_tree, self._disk, path))
+        self._removals.add(delay_ms, partial(self._remove, path))
+
+    def _remove(self, path: str) -> None:
+        """Runs in a thread."""
+        self._close_files_in(path)
+        remove_tree(self._disk, path)
 
     def _rename(self, path: str, partition: Partition, directory: DataDirectory, delay_ms: int) -> None:
         """OSError if it has to be tried again."""
@@ -113,6 +137,11 @@ class DeletedPartitions:
         except OSError as error:
             if not is_failure(error):
                 raise
+            self._close_files_in(path)
             self._failures.report_error(directory, f"{path} cannot be renamed", error)
         else:
+            if files := self._open.pop(path, ()):
+                self._open[target] = files
+            for file in files:
+                file.path = f"{target}/{file.path.rpartition('/')[2]}"
             self._remove_after(delay_ms, target)

@@ -295,8 +295,8 @@ class Reconciliation:
         error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the replica was moved to another broker")
         for partition, directory in self._replicas.remove(topic.id, indexes):
             logger.info("%s was moved away from this broker: its files are removed", partition)
-            self._retire(partition, directory, error)
             self._deleted.add(partition, directory)
+            self._retire(partition, directory, error)
         self._deleted.rename_some()
 
     def _set_aside_topic(self, topic_id: bytes) -> None:
@@ -321,8 +321,8 @@ class Reconciliation:
         error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
         topic = image.topic_by_id(topic_id)
         for partition, directory in self._replicas.remove_topic(None if topic is None else topic.name, topic_id):
-            self._retire(partition, directory, error)
             self._deleted.add(partition, directory)
+            self._retire(partition, directory, error)
         self._deleted.rename_some()
 
     def _find_topic_config(self, image: Image, topic: str) -> TopicConfig:

@@ -12,7 +12,7 @@ from ottla.records.batch import CONTROL, LOG_APPEND_TIME, BatchHeader, ControlMa
 from ottla.storage import log_read, timestamps
 from ottla.storage.appended import Appended as Appended
 from ottla.storage.disk_errors import describe_error, is_failure
-from ottla.storage.files import Bytes, Disk
+from ottla.storage.files import Bytes, Disk, File
 from ottla.storage.flush import Flush as Flush
 from ottla.storage.log_read import LogRead as LogRead
 from ottla.storage.producer_restore import check_producer
@@ -463,6 +463,10 @@ class Log:
 
     def abandon(self) -> None:
         """Close the files without flushing: the directory is about to be renamed and removed."""
+        for file in self.release():
+            file.close()
+
+    def release(self) -> list[File]:
+        """Like `abandon`, but leaves the files open: answers may still be read from them. The caller closes them."""
         self.fail("the log was abandoned")
-        for segment in self.segments:
-            segment.close()
+        return [file for segment in self.segments if (file := segment.release()) is not None]

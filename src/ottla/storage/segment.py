@@ -473,10 +473,14 @@ class Segment:
                 self._max_timestamp, self._max_timestamp_offset = header.max_timestamp, header.last_offset
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = self._writer = None
+        if (file := self.release()) is not None:
+            file.close()
+
+    def release(self) -> File | None:
+        """End the use of the segment, but leave its file open. Returns that, if it is open; the caller closes it."""
+        file, self._file, self._writer = self._file, None, None
         self._cache.forget(self)
+        return file
 
     # Indexes from disk
 

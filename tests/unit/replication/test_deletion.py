@@ -48,6 +48,34 @@ def test_a_large_topic_is_deleted_and_created_again_at_once() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("reassigned", (False, True))
+def test_records_that_were_read_can_be_sent_after_their_partition_is_removed(reassigned: bool) -> None:
+    # An answer waits for its turn on the connection while the topic is deleted, or the replica moved to another broker.
+    async def run() -> None:
+        disk = new_disk()
+        broker = await started(disk, DATA)
+        await create(broker, TOPIC)
+        partition = broker.node.replicas.get(TOPIC, 0)
+        append(partition, b"value")
+        records = partition.read(0, 1000, read_committed=False, at_least_one=True).records
+        assert records is not None
+        content = records.read()
+        if reassigned:
+            topic = broker.node.image.topics_by_name[TOPIC]
+            broker.node.replication.reconciliation._remove_replicas(topic, (0,))
+        else:
+            await broker.node.metadata.change(partial(delete_topic, topic_id=partition.topic_id))
+        assert disk.list("/data/" + next(name for name in disk.list("/data") if name.endswith("-delete")))
+        assert records.read() == content
+        await broker.node.replication.removals.run_due(float("inf"))
+        assert not [name for name in disk.list("/data") if name.endswith("-delete")]
+        with pytest.raises(OSError):
+            records.read()
+        broker.abort()
+
+    asyncio.run(run())
+
+
 def test_a_checkpoint_in_a_thread_does_not_outlive_its_topic() -> None:
     # It was begun before the topic was deleted, and is written when a new one of its name is there: that one waits for
     # it, and inherits nothing, not even if the process dies right then.
