@@ -17,6 +17,9 @@ TOPIC_RESOURCE = 2
 TOPICS_AT_ONCE = 500
 """Topics whose settings are asked for in one request."""
 
+Candidates = tuple[list[int] | None, list[int] | None]
+"""Replicas that may lead although they are not in sync, and those that did before. None if the cluster says nothing."""
+
 
 class BrokerState(NamedTuple):
     id: int
@@ -128,6 +131,40 @@ def observe(own: "Client", *, settings: bool = True, every_topic: bool = False) 
         _fetch_min_in_sync(own, sorted(topics)) if settings else {},
         reassignments,
     )
+
+
+def fetch_candidates(client: "Client", topics: Iterable[str]) -> dict[TopicPartition, Candidates]:
+    """Who else may lead the partitions of topics (KIP-966). Nothing if the brokers are older than the request."""
+    from ottla.errors import ErrorCode, KafkaError
+    from ottla.wire.messages.describe_topic_partitions import (
+        DescribeTopicPartitionsRequest,
+        DescribeTopicPartitionsRequestCursor,
+        TopicRequest,
+    )
+
+    names = sorted(topics)
+    found: dict[TopicPartition, Candidates] = {}
+    cursor = None
+    while names:
+        asked = [TopicRequest(name=name) for name in names]
+        try:
+            answer = client.ask_any(DescribeTopicPartitionsRequest(topics=asked, cursor=cursor))
+        except KafkaError as error:
+            if error.code != ErrorCode.UNSUPPORTED_VERSION:
+                raise
+            return {}
+        for topic in answer.topics:
+            for each in topic.partitions:
+                where = TopicPartition(topic.name, each.partition_index)
+                found[where] = (each.eligible_leader_replicas, each.last_known_elr)
+        if answer.next_cursor is None:
+            return found
+        following = answer.next_cursor
+        names = [name for name in names if name >= following.topic_name]
+        cursor = DescribeTopicPartitionsRequestCursor(
+            topic_name=following.topic_name, partition_index=following.partition_index
+        )
+    return found
 
 
 def list_reassignments(own: "Client") -> list[Reassignment]:

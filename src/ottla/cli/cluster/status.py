@@ -2,17 +2,21 @@
 
 import argparse
 from collections import Counter
+from collections.abc import Mapping
 
 from ottla.cli.client import open_own_client
 from ottla.cli.cluster.actions import Actions, add_action
-from ottla.cli.cluster.overview import Overview, PartitionState, observe
+from ottla.cli.cluster.overview import Candidates, Overview, PartitionState, fetch_candidates, observe
 from ottla.cli.command_error import FAILURE
 from ottla.cli.output import JSON, add_format_argument, counted, show_json, show_rows, show_table
+from ottla.topic_partition import TopicPartition
 
 ROWS_MAX = 50
 """Partitions in trouble that the table shows; JSON has all of them."""
 
-COLUMNS = ("partition", "leader", "replicas", "in_sync", "trouble")
+COLUMNS = ("partition", "leader", "replicas", "in_sync", "eligible", "trouble")
+"""`eligible`: replicas that may lead although they are not in sync (KIP-966). If one of them is started, an offline
+partition has a leader again."""
 
 
 def add_actions(actions: Actions) -> None:
@@ -29,7 +33,9 @@ def add_actions(actions: Actions) -> None:
 def _show_status(options: argparse.Namespace) -> int:
     with open_own_client(options) as own:
         overview = observe(own)
-    rows = [_make_row(overview, partition) for partition in overview.partitions if _find_trouble(overview, partition)]
+        troubled = [partition for partition in overview.partitions if _find_trouble(overview, partition)]
+        candidates = fetch_candidates(own, {partition.where.topic for partition in troubled})
+    rows = [_make_row(overview, partition, candidates) for partition in troubled]
     if options.format == JSON:
         show_json(_make_document(overview, rows))
     else:
@@ -49,10 +55,13 @@ def _find_trouble(overview: Overview, partition: PartitionState) -> list[str]:
     return [*trouble, "under-min-isr"] if overview.is_under_min_in_sync(partition) else trouble
 
 
-def _make_row(overview: Overview, partition: PartitionState) -> tuple[object, ...]:
+def _make_row(
+    overview: Overview, partition: PartitionState, candidates: Mapping[TopicPartition, Candidates]
+) -> tuple[object, ...]:
     leader = None if partition.is_offline else partition.leader
     trouble = _find_trouble(overview, partition)
-    return (str(partition.where), leader, list(partition.replicas), list(partition.in_sync), trouble)
+    eligible, _ = candidates.get(partition.where, (None, None))
+    return (str(partition.where), leader, list(partition.replicas), list(partition.in_sync), eligible, trouble)
 
 
 def _count_partitions(overview: Overview) -> dict[str, int]:

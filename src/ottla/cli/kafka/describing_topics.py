@@ -5,7 +5,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.cli.cluster.overview import Reassignment, list_reassignments
+from ottla.cli.cluster.overview import Candidates, Reassignment, fetch_candidates, list_reassignments
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.kafka.flags import fetch_metadata, require_topics
 from ottla.topic_partition import TopicPartition
@@ -19,9 +19,6 @@ DEFAULT_SOURCE = 5
 TOPICS_AT_ONCE = 500
 MIN_IN_SYNC = "min.insync.replicas"
 NOT_KNOWN = "N/A"
-
-Candidates = tuple[list[int] | None, list[int] | None]
-"""Replicas that may lead although they are not in sync, and those that did before. None if the cluster says nothing."""
 
 
 class Choice(NamedTuple):
@@ -48,7 +45,7 @@ class Choice(NamedTuple):
 def describe(client: "Client", options: argparse.Namespace) -> None:
     topics = _choose_topics(client, options)
     settings = fetch_topic_settings(client, topics)
-    candidates = _fetch_candidates(client, topics)
+    candidates = fetch_candidates(client, topics)
     moving = {each.where: each for each in list_reassignments(client)}
     alive = set(client.list_brokers())
     choice = Choice(
@@ -110,40 +107,6 @@ def fetch_topic_settings(client: "Client", topics: Iterable[str]) -> dict[str, l
         for result in client.ask_any(DescribeConfigsRequest(resources=asked)).results:
             if not result.error_code:
                 found[result.resource_name] = sorted(result.configs, key=lambda each: each.name)
-    return found
-
-
-def _fetch_candidates(client: "Client", topics: Iterable[str]) -> dict[TopicPartition, Candidates]:
-    """Nothing if the brokers are older than the request."""
-    from ottla.errors import ErrorCode, KafkaError
-    from ottla.wire.messages.describe_topic_partitions import (
-        DescribeTopicPartitionsRequest,
-        DescribeTopicPartitionsRequestCursor,
-        TopicRequest,
-    )
-
-    names = sorted(topics)
-    found: dict[TopicPartition, Candidates] = {}
-    cursor = None
-    while names:
-        asked = [TopicRequest(name=name) for name in names]
-        try:
-            answer = client.ask_any(DescribeTopicPartitionsRequest(topics=asked, cursor=cursor))
-        except KafkaError as error:
-            if error.code != ErrorCode.UNSUPPORTED_VERSION:
-                raise
-            return {}
-        for topic in answer.topics:
-            for each in topic.partitions:
-                where = TopicPartition(topic.name, each.partition_index)
-                found[where] = (each.eligible_leader_replicas, each.last_known_elr)
-        if answer.next_cursor is None:
-            return found
-        following = answer.next_cursor
-        names = [name for name in names if name >= following.topic_name]
-        cursor = DescribeTopicPartitionsRequestCursor(
-            topic_name=following.topic_name, partition_index=following.partition_index
-        )
     return found
 
 
