@@ -34,6 +34,8 @@ async def handle(node: Node, call: Call[DeleteTopicsRequest]) -> DeleteTopicsRes
         raise KafkaError(code, "delete.topic.enable is false")
     deadline = Deadline(node, call.body.timeout_ms)
     quota = MutationQuota(node, call, STRICT_FROM)
+    if node.catch_up is not None:
+        await node.catch_up()  # another broker may have created a topic a moment ago, or created it anew
     named = Counter((topic.name, topic.topic_id) for topic in call.body.topics)
     may_delete_all = may(node, call, rights.DELETE_CLUSTER, silent=True)
     results = []
