@@ -9,6 +9,7 @@ import pytest
 
 import ottla.testing
 from ottla.broker.broker import Broker
+from ottla.cluster.changes import ConfigResource
 from ottla.cluster.entities import PartitionImage
 from ottla.errors import ErrorCode
 from ottla.testing import LocalCluster
@@ -30,6 +31,7 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -99,6 +101,14 @@ def test_requests_that_change_nothing_are_answered_by_what_other_brokers_acknowl
     grown = CreatePartitionsTopic(name="newer", count=2)
     more: CreatePartitionsResponse = ask(lagging, CreatePartitionsRequest(topics=[grown], validate_only=True), 3)
     assert more.results[0].error_code == ErrorCode.NONE, more.results[0].error_message
+
+    cluster.store.lag(lagging.store_name)
+    assert create(third, "newest", third.id) == ErrorCode.NONE
+    asked = DescribeConfigsRequest(
+        resources=[DescribeConfigsResource(resource_type=ConfigResource.TOPIC, resource_name="newest")]
+    )
+    (described,) = ask(lagging, asked, 4).results
+    assert described.error_code == ErrorCode.NONE, described.error_message
 
     cluster.store.lag(lagging.store_name)
     moved = ReassignableTopic(name="new", partitions=[ReassignablePartition(partition_index=0, replicas=[away.id])])

@@ -52,6 +52,8 @@ Keys = frozenset[str] | None
 
 
 async def handle(node: Node, call: Call[DescribeConfigsRequest]) -> DescribeConfigsResponse:
+    if node.catch_up is not None:
+        await node.catch_up()  # who creates a topic or changes a setting at one broker sees it at all others
     topics = TopicSettings(node, call)
     results = []
     for number, asked in enumerate(call.body.resources, start=1):
