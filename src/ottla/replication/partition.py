@@ -20,7 +20,7 @@ from ottla.records import batch
 from ottla.records.batch import BatchHeader
 from ottla.replication.flushing import Flushing
 from ottla.replication.in_sync import UNKNOWN, InSync, IsrProposer
-from ottla.replication.refused_batches import RefusedBatches, explain_refusal
+from ottla.replication.refused_batches import RefusedBatches, explain_refusal, forget_refusal
 from ottla.replication.validation import Rules
 from ottla.replication.watermarks import Signal, Watermark
 from ottla.storage.disk_errors import is_full
@@ -209,7 +209,7 @@ class Partition:
             self.note_refusal(error.__cause__)
             raise explain_refusal(self._refused, header, error) from error.__cause__
         if self._refused:
-            self._refused.pop(header.producer_id, None)
+            forget_refusal(self._refused, header)
         if not appended.is_duplicate:
             meter = self.meter
             meter.messages_in += header.record_count

@@ -19,7 +19,7 @@ SEQUENCES = 1 << 31
 
 
 class Refusal(NamedTuple):
-    """The first batch of a producer that was refused since its last success."""
+    """The first batch of a producer that was refused and is not in the log yet."""
 
     producer_epoch: int
     base_sequence: int
@@ -27,7 +27,7 @@ class Refusal(NamedTuple):
 
 
 RefusedBatches = dict[int, Refusal]
-"""By producer id. A producer is removed when a batch of it is appended."""
+"""By producer id. A producer is removed when the batch that was refused is in the log."""
 
 
 def explain_refusal(refused: RefusedBatches, header: BatchHeader, error: KafkaError) -> KafkaError:
@@ -43,6 +43,23 @@ def explain_refusal(refused: RefusedBatches, header: BatchHeader, error: KafkaEr
         refused[producer_id] = Refusal(epoch, sequence, error)
     elif error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and is_known:
         assert known is not None
-        if 0 < (sequence - known.base_sequence) % SEQUENCES < SEQUENCES // 2:
+        if known.base_sequence != sequence and _is_at_or_after(sequence, known.base_sequence):
             return known.error
     return error
+
+
+def forget_refusal(refused: RefusedBatches, header: BatchHeader) -> None:
+    """A batch of a producer is in the log. If it is the refused one, or one behind it, nothing more is out of order.
+
+    A batch before the refused one may be a retry, while others are under way behind the refused one.
+    """
+    known = refused.get(header.producer_id)
+    if known is not None and (
+        known.producer_epoch != header.producer_epoch or _is_at_or_after(header.base_sequence, known.base_sequence)
+    ):
+        del refused[header.producer_id]
+
+
+def _is_at_or_after(sequence: int, other: int) -> bool:
+    """Whether a sequence number, which wraps around at 2^31, is the other one or comes after it."""
+    return (sequence - other) % SEQUENCES < SEQUENCES // 2

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -89,6 +90,37 @@ def test_too_few_in_sync_refuses_acks_all_and_holds_the_high_watermark() -> None
         assert refusal.value.code == ErrorCode.NOT_ENOUGH_REPLICAS
         produce(partition, b"a", acks=1)
         assert partition.high_watermark.value == 0
+
+    simulate(scenario())
+
+
+def test_a_retry_that_is_recognised_leaves_what_was_refused_behind_it_refused() -> None:
+    # The ISR is too small for a moment. The producer repeats the first batch, which was appended, while one behind the
+    # refused second one is under way. As OUT_OF_ORDER_SEQUENCE_NUMBER that would give it a new epoch, and the batches
+    # that it repeats then are copies that nobody can recognise.
+    async def scenario() -> None:
+        partition = leading(Threads(), isr=(ME, FOLLOWER), replicas=(ME, FOLLOWER), min_insync_replicas="2")
+        state = partition.state
+        assert state is not None
+
+        def send(sequence: int) -> Appended:
+            encoded = batch.encode([(None, b"v", (), NOW)], producer_id=7, producer_epoch=0, base_sequence=sequence)
+            data = memoryview(encoded)
+            return partition.append(data, batch.check_client_batch(data), NOW, -1)
+
+        def find_error(sequence: int) -> ErrorCode:
+            with pytest.raises(KafkaError) as refusal:
+                send(sequence)
+            return ErrorCode(refusal.value.code)
+
+        send(0)
+        partition.become(replace(state, isr=(ME,), partition_epoch=1))
+        assert find_error(1) == ErrorCode.NOT_ENOUGH_REPLICAS
+        partition.become(replace(state, partition_epoch=2))
+        assert send(0).is_duplicate
+        assert find_error(2) == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert [send(sequence).base_offset for sequence in (1, 2)] == [1, 2]
+        assert find_error(4) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     simulate(scenario())
 

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records.batch import BatchHeader, encode, read_header
-from ottla.replication.refused_batches import REFUSED_MAX, RefusedBatches, explain_refusal
+from ottla.replication.refused_batches import REFUSED_MAX, RefusedBatches, explain_refusal, forget_refusal
 
 STORAGE = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space")
 REPLICAS = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "1 in sync")
@@ -37,10 +37,25 @@ def test_a_gap_that_no_refusal_explains_stays_out_of_order() -> None:
     assert list(refused) == [7]
 
 
+def test_a_refusal_is_known_until_the_refused_batch_is_in_the_log() -> None:
+    # The retry of a batch before it is answered as a duplicate, while others are under way behind the refused one.
+    refused: RefusedBatches = {}
+    explain_refusal(refused, header(5), REPLICAS)
+    forget_refusal(refused, header(4))
+    forget_refusal(refused, header(5, producer_id=8))
+    assert explain_refusal(refused, header(6), ORDER) is REPLICAS
+    for appended in (header(5), header(6), header(0, epoch=1)):
+        again = dict(refused)
+        forget_refusal(again, appended)
+        assert not again
+
+
 def test_sequence_numbers_that_begin_again_are_behind_the_last_ones() -> None:
     refused: RefusedBatches = {}
     explain_refusal(refused, header((1 << 31) - 1), STORAGE)
     assert explain_refusal(refused, header(0), ORDER) is STORAGE
+    forget_refusal(refused, header(0))
+    assert not refused
 
 
 def test_the_number_of_remembered_producers_is_limited() -> None:
