@@ -376,14 +376,17 @@ class Fetcher:
             self._throttle_timer = self._loop.call_later(wait_s, self._release_throttled)
 
     def _release_throttled(self) -> None:
+        """Resume the partitions that may go on: all of them, or those that joined the ISR or lost their limit."""
         wait_s = self._throttle.wait_s()
-        if wait_s > 0:
-            self._throttle_timer = self._loop.call_later(wait_s, self._release_throttled)
-            return
-        self._throttle_timer = None
         throttled, self._throttled = self._throttled, {}
-        for followed in throttled.values():
-            self._resume(followed)
+        for key, followed in throttled.items():
+            if wait_s > 0 and followed.is_throttled(self._broker_id):
+                self._throttled[key] = followed
+            else:
+                self._resume(followed)
+        self._throttle_timer = None
+        if self._throttled:
+            self._throttle_timer = self._loop.call_later(wait_s, self._release_throttled)
 
     # The connection
 

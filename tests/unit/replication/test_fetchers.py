@@ -3,6 +3,7 @@
 import asyncio
 import errno
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -666,6 +667,27 @@ def test_a_throttled_follower_notices_that_its_rate_was_raised_or_removed(rate: 
         changed = asyncio.get_running_loop().time()
         await cluster.wait_for(lambda: cluster[2].log().end_offset == 4)
         assert asyncio.get_running_loop().time() - changed < 3
+        await cluster.close()
+
+    run(main())
+
+
+def test_a_throttled_follower_that_joins_the_isr_is_held_back_no_more() -> None:
+    # It had everything when it was held back, so the leader added it. Producers wait for it then.
+    async def main() -> None:
+        topic = {"follower.replication.throttled.replicas": "*"}
+        cluster = SmallCluster(1, 2, partitions=2, topic=topic, follower_replication_throttled_rate="1")
+        state = cluster.elect(1, isr=(1,))
+        cluster[1].produce(*[b"x" * 10_000] * 3)
+        await cluster.wait_for(lambda: cluster[2].log().end_offset == 3)
+        await asyncio.sleep(10)
+        for broker_id in (1, 2):
+            cluster[broker_id].learn(0, replace(state, isr=(1, 2), partition_epoch=state.partition_epoch + 1))
+        acknowledged = cluster[1].partition().wait_for_acks(cluster[1].produce(b"more"), -1)
+        assert acknowledged is not None
+        joined = asyncio.get_running_loop().time()
+        await acknowledged
+        assert asyncio.get_running_loop().time() - joined < 3
         await cluster.close()
 
     run(main())
