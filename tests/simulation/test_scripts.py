@@ -10,7 +10,7 @@ from ottla.cluster import isr_changes
 from ottla.cluster.memory_store import Fate
 from ottla.cluster.store import Operation
 from ottla.errors import ErrorCode
-from ottla.replication.in_sync import InSync
+from ottla.replication.in_sync import Eligibility, InSync
 from ottla.replication.isr_proposals import IsrProposals
 from ottla.replication.reconciliation import Reconciliation
 from ottla.storage.leftovers import remove_tree
@@ -109,10 +109,24 @@ def let_everybody_join(proposals: IsrProposals, broker_id: int, broker_epoch: in
     return True
 
 
+def count_what_it_said_before_it_left(
+    in_sync: InSync, broker_id: int, high_watermark: int, eligibility: Eligibility
+) -> bool:
+    in_sync.followers[broker_id].must_fetch = False
+    return CAN_JOIN(in_sync, broker_id, high_watermark, eligibility)
+
+
+CAN_JOIN = InSync.can_join
+
 MUTANTS: dict[str, tuple[str, list[tuple[object, str, Callable[..., Any]]]]] = {
     "ignores the broker epoch of followers": (
         "a power cut",
-        [(isr_changes, "_find_problem", ignore_member_epochs), (IsrProposals, "may_join", let_everybody_join)],
+        [
+            (isr_changes, "_find_problem", ignore_member_epochs),
+            (IsrProposals, "may_join", let_everybody_join),
+            # The leader also asks for a fetch after a follower has left the ISR, which this one cannot send.
+            (InSync, "can_join", count_what_it_said_before_it_left),
+        ],
     ),
     "counts the committed ISR only": ("a lost answer", [(InSync, "_classify", count_committed_only)]),
     "counts on a log that is not there": ("a lost log", [(Reconciliation, "find_missing", miss_nothing)]),

@@ -199,8 +199,9 @@ class FollowerFetch:
             partition.note_follower_fetch(
                 session.follower, session.broker_epoch, request.fetch_offset, request.log_start_offset, fetched
             )
-        elif in_sync.followers[session.follower].end_offset == UNKNOWN:
-            self._again[followed] = None  # it was removed and added since it asked: only its next fetch counts
+        elif (follower := in_sync.followers[session.follower]).must_fetch or follower.end_offset == UNKNOWN:
+            # It has left the ISR, or was removed and added, since it asked: only its next fetch counts.
+            self._again[followed] = None
         return self._read_records(followed, partition, request)
 
     def _find_divergence(self, partition: Partition, request: FetchPartition) -> EpochEndOffset | None:

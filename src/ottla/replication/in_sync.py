@@ -58,6 +58,7 @@ class Follower:
         "last_fetch",
         "leader_end",
         "log_start_offset",
+        "must_fetch",
     )
 
     def __init__(self, caught_up: float) -> None:
@@ -69,6 +70,8 @@ class Follower:
         self.last_fetch = NEVER
         self.leader_end = UNKNOWN
         """End of the leader's log at the follower's last fetch."""
+        self.must_fetch = False
+        """Whether the follower has left the ISR and not fetched since. It may have stopped copying."""
         self.deletes_removed_before = UNKNOWN
         """Up to where the leader's log lacked tombstones when the follower began to copy it from its beginning."""
 
@@ -112,7 +115,7 @@ class InSync:
             elif broker in before.isr and broker not in state.isr:
                 # One that left by itself cannot write now. The high watermark waits for it no more, even if it was in
                 # sync a moment ago.
-                follower.caught_up, follower.leader_end = NEVER, UNKNOWN
+                follower.caught_up, follower.leader_end, follower.must_fetch = NEVER, UNKNOWN, True
         self._classify()
 
     def _classify(self) -> None:
@@ -145,6 +148,7 @@ class InSync:
         follower.end_offset = offset
         follower.log_start_offset = log_start_offset
         follower.last_fetch = now
+        follower.must_fetch = False
         follower.leader_end = max(follower.leader_end, leader_end)
         return True
 
@@ -206,12 +210,14 @@ class InSync:
         """Whether a follower outside the ISR may be proposed for it.
 
         It needs everything that is committed, and everything below the leader's epoch: up to there the leader's own
-        high watermark may still lag behind what the previous leader committed.
+        high watermark may still lag behind what the previous leader committed. One that left the ISR has to fetch
+        first: with too few in sync the high watermark stands still, and one that copies nothing would seem to have it.
         """
         follower = self.followers[broker_id]
         return (
             broker_id not in self.state.isr
             and broker_id not in self.state.offline
+            and not follower.must_fetch
             and follower.end_offset >= high_watermark
             and follower.end_offset >= self.start_offset
             and eligibility.may_join(broker_id, follower.broker_epoch)

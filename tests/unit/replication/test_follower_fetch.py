@@ -480,6 +480,27 @@ def test_a_replica_that_is_removed_and_added_while_its_fetch_waits_is_heard_agai
     simulate(scenario())
 
 
+def test_a_replica_that_left_the_isr_while_its_fetch_waits_is_heard_again() -> None:
+    # It joins again only after a fetch, so the leader has to look at its next one although nothing happens.
+    async def scenario() -> None:
+        partition = lead(FakeProposer())
+        follower = FollowingBroker(keep(partition))
+        follower.ask(at(0))
+        waiting = follower.wait()
+        state = partition.state
+        assert state is not None
+        partition.become(replace(state, isr=(LEADER, THIRD), partition_epoch=1))
+        assert partition.in_sync is not None and partition.in_sync.followers[SECOND].must_fetch
+        await settle()
+        assert follower.session.waiting is not None
+        follower.session.waiting.finish()
+        await waiting
+        follower.ask()
+        assert not partition.in_sync.followers[SECOND].must_fetch
+
+    simulate(scenario())
+
+
 def test_an_idle_partition_stays_in_sync_although_no_fetch_looks_at_it() -> None:
     # The session tells when the follower last fetched: then it had everything.
     async def scenario() -> None:

@@ -193,6 +193,18 @@ def test_the_high_watermark_does_not_wait_for_a_follower_that_left_by_itself() -
     assert in_sync.can_join(THIRD, 20, cluster)
 
 
+def test_a_follower_that_left_joins_again_only_after_a_fetch() -> None:
+    """With too few in sync the high watermark stands still. A follower that copies nothing would join, be removed for
+    its lag and join again, and each time producers would get an error."""
+    cluster = Cluster()
+    in_sync = lead(cluster, (LEADER, SECOND))
+    fetch(in_sync, cluster, SECOND, 10, end=10)
+    in_sync.follow(PartitionImage(REPLICAS, (LEADER,), LEADER, leader_epoch=3, partition_epoch=1), cluster.time)
+    assert not in_sync.has_joining(10, cluster) and in_sync.choose_isr(10, 15, cluster) == (LEADER,)
+    fetch(in_sync, cluster, SECOND, 10, end=15)
+    assert in_sync.has_joining(10, cluster) and in_sync.choose_isr(10, 15, cluster) == (LEADER, SECOND)
+
+
 def test_the_low_watermark_is_the_smallest_log_start_of_the_living() -> None:
     cluster = Cluster()
     in_sync = lead(cluster)
