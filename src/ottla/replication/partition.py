@@ -341,6 +341,8 @@ class Partition:
         self.config = config
         self.rules = Rules.of(config)
         self.log.settings = settings
+        if self.log.end_offset - self.log.recovery_point >= config.flush_messages:
+            self.flushing.request()  # whoever waits for these records may send no others, which would be flushed
         self._move_high_watermark()
 
     def switch_log(self, log: Log) -> None:

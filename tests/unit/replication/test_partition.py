@@ -94,6 +94,23 @@ def test_too_few_in_sync_refuses_acks_all_and_holds_the_high_watermark() -> None
     simulate(scenario())
 
 
+def test_records_that_are_waited_for_are_flushed_when_flush_messages_is_set_to_1() -> None:
+    # Producers that have as many requests under way as they may send no record whose flush would be theirs as well.
+    async def scenario() -> None:
+        threads = Threads()
+        partition = leading(threads, isr=(ME, FOLLOWER))
+        acknowledged = partition.wait_for_acks(produce(partition, b"a"), -1)
+        assert acknowledged is not None and not threads.waiting
+        changed = TopicConfig.of({"flush.messages": "1"}, BrokerConfig.of({}))
+        partition.configure(changed, partition.log.settings)
+        partition.note_follower_fetch(FOLLOWER, 1, 1, 0, 0.0)
+        assert not acknowledged.done()
+        await threads.run()
+        assert acknowledged.done() and partition.high_watermark.value == 1
+
+    simulate(scenario())
+
+
 def test_a_retry_that_is_recognised_leaves_what_was_refused_behind_it_refused() -> None:
     # The ISR is too small for a moment. The producer repeats the first batch, which was appended, while one behind the
     # refused second one is under way. As OUT_OF_ORDER_SEQUENCE_NUMBER that would give it a new epoch, and the batches
