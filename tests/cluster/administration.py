@@ -12,6 +12,7 @@ from collections.abc import Callable
 from random import Random
 
 from ottla.errors import ErrorCode
+from ottla.records import batch
 from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -218,6 +219,16 @@ class Administrator(Worker):
                 differing = sorted(set(leader.batches.items()) ^ set(log.batches.items()))
                 assert not differing, (where, broker, [at for at, _ in differing[:5]], len(differing))
         self._side.check()
+
+    def describe_batches(self, topic: str) -> list[str]:
+        """The batches of a topic's leaders in a line each, to explain what the checker has found."""
+        return [
+            f"{where} {header.base_offset}-{header.last_offset} leader epoch {header.leader_epoch} "
+            f"producer {header.producer_id}:{header.producer_epoch} sequence {header.base_sequence}"
+            for where, broker, log in self.requests.read_replicas(topic)
+            if broker == self._nodes.find_partitions(topic)[where.partition][0]
+            for header in map(batch.read_header, log.batches.values())
+        ]
 
     def _try_to_remove_limits(self) -> bool:
         removed = [self.requests.change_settings(each, dict.fromkeys(names)) for each, names in self._list_limits()]

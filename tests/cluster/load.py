@@ -6,11 +6,13 @@ an error that reaches the application fails the test.
 """
 
 import contextlib
+import logging
 import sys
 import threading
 import time
 import traceback
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
@@ -94,6 +96,22 @@ class Worker(ABC):
             self.failures.append(repr(error))
 
 
+class ClientLog(logging.Handler):
+    """What librdkafka tells of an idempotent producer's state, such as a new epoch, to explain a history."""
+
+    LINES = 300
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: deque[str] = deque(maxlen=self.LINES)
+        self.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        self.logger = logging.Logger("producer", logging.DEBUG)
+        self.logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+
 class LedgerProducer(Worker):
     """Sends numbered records to all partitions of a topic, with idempotence and acks=all."""
 
@@ -103,9 +121,13 @@ class LedgerProducer(Worker):
         self._partitions = partitions
         self._events = events
         self._sent = self._answered = 0
+        self.client_log = ClientLog()
         self._producer = Producer(
             QUIET
             | {
+                "log_level": 7,
+                "debug": "eos",
+                "logger": self.client_log.logger,
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
                 "linger.ms": 2,
