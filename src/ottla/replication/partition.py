@@ -20,7 +20,7 @@ from ottla.records import batch
 from ottla.records.batch import BatchHeader
 from ottla.replication.flushing import Flushing
 from ottla.replication.in_sync import UNKNOWN, InSync, IsrProposer
-from ottla.replication.refused_batches import RefusedBatches, explain_refusal, forget_refusal
+from ottla.replication.refused_batches import RefusedBatches, explain_refusal, forget_appended, forget_refusal
 from ottla.replication.validation import Rules
 from ottla.replication.watermarks import Signal, Watermark
 from ottla.storage.disk_errors import is_full
@@ -135,6 +135,7 @@ class Partition:
         if before is None or before.leader_epoch != state.leader_epoch:
             # The start of the epoch is recorded before the first request is served in it.
             self.log.epochs.assign(state.leader_epoch, self.log.end_offset)
+            forget_appended(self._refused, self.log.producers.producers)
             in_sync = None
             if before is not None and before.leader != state.leader:
                 self.meter.count_election(unclean=state.recovering)
@@ -179,7 +180,7 @@ class Partition:
         """Check whether a batch with this header may be appended. Returns the state to append it in, or KafkaError."""
         state = self.state
         if state is None or state.leader != self.broker_id:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            raise explain_refusal(self._refused, header, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         config = self.config
         size = header.size
         if size > config.max_message_bytes:

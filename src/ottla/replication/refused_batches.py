@@ -6,28 +6,34 @@ and sends again what it has no answer for: copies that no broker can recognise. 
 producer send all of them again in order.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.records.batch import BatchHeader
+from ottla.records.batch import BatchHeader, sequence_after
+from ottla.storage.producer_state import ProducerState
 
 REFUSED_MAX = 1000
 """Producers with a refused batch that one partition remembers. Then it forgets them all."""
 
-TEMPORARY = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_ENOUGH_REPLICAS)
+TEMPORARY = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+"""Clients may know of an election before the new leader does, which refuses what comes then."""
 SEQUENCES = 1 << 31
 
 
 class Refusal(NamedTuple):
-    """The first batch of a producer that was refused and is not in the log yet."""
+    """The batches of a producer that were refused and are not in the log yet."""
 
     producer_epoch: int
-    base_sequence: int
+    first: int
+    """The sequence that the log needs next."""
+    last: int
+    """Base sequence of the last refused batch."""
     error: KafkaError
 
 
 RefusedBatches = dict[int, Refusal]
-"""By producer id. A producer is removed when the batch that was refused is in the log."""
+"""By producer id. A producer is removed when the last batch that was refused is in the log."""
 
 
 def explain_refusal(refused: RefusedBatches, header: BatchHeader, error: KafkaError) -> KafkaError:
@@ -36,28 +42,48 @@ def explain_refusal(refused: RefusedBatches, header: BatchHeader, error: KafkaEr
     if producer_id < 0:
         return error
     known = refused.get(producer_id)
-    is_known = known is not None and known.producer_epoch == epoch
-    if error.code in TEMPORARY and not is_known:
-        if len(refused) >= REFUSED_MAX:
+    if known is not None and known.producer_epoch != epoch:
+        known = None
+    if error.code in TEMPORARY:
+        if known is None and len(refused) >= REFUSED_MAX:
             refused.clear()
-        refused[producer_id] = Refusal(epoch, sequence, error)
-    elif error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and is_known:
-        assert known is not None
-        if known.base_sequence != sequence and _is_at_or_after(sequence, known.base_sequence):
-            return known.error
-    return error
+        if known is None or not _is_at_or_after(sequence, known.first):
+            refused[producer_id] = Refusal(epoch, sequence, sequence if known is None else known.last, error)
+            return error
+    elif (
+        error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        or known is None
+        or sequence == known.first
+        or not _is_at_or_after(sequence, known.first)
+    ):
+        return error
+    if not _is_at_or_after(known.last, sequence):
+        refused[producer_id] = known._replace(last=sequence)
+    return error if error.code in TEMPORARY else known.error
 
 
 def forget_refusal(refused: RefusedBatches, header: BatchHeader) -> None:
-    """A batch of a producer is in the log. If it is the refused one, or one behind it, nothing more is out of order.
-
-    A batch before the refused one may be a retry, while others are under way behind the refused one.
-    """
+    """A batch of a producer is in the log. It may be a retry of one before those that were refused."""
     known = refused.get(header.producer_id)
-    if known is not None and (
-        known.producer_epoch != header.producer_epoch or _is_at_or_after(header.base_sequence, known.base_sequence)
-    ):
-        del refused[header.producer_id]
+    if known is not None:
+        last_sequence = sequence_after(header.base_sequence, header.last_offset_delta)
+        _forget_up_to(refused, header.producer_id, known, header.producer_epoch, last_sequence)
+
+
+def forget_appended(refused: RefusedBatches, producers: Mapping[int, ProducerState]) -> None:
+    """This broker begins to lead: forget refusals of batches that another leader has appended since."""
+    for producer_id, known in list(refused.items()):
+        producer = producers.get(producer_id)
+        if producer is not None:
+            _forget_up_to(refused, producer_id, known, producer.epoch, producer.last_sequence)
+
+
+def _forget_up_to(refused: RefusedBatches, producer_id: int, known: Refusal, epoch: int, last_sequence: int) -> None:
+    """The log has the producer's batches up to `last_sequence`."""
+    if epoch != known.producer_epoch or _is_at_or_after(last_sequence, known.last):
+        del refused[producer_id]
+    elif _is_at_or_after(last_sequence, known.first):
+        refused[producer_id] = known._replace(first=sequence_after(last_sequence, 1))
 
 
 def _is_at_or_after(sequence: int, other: int) -> bool:

@@ -94,6 +94,37 @@ def test_too_few_in_sync_refuses_acks_all_and_holds_the_high_watermark() -> None
     simulate(scenario())
 
 
+def test_a_batch_behind_one_that_came_before_the_election_is_refused_like_it() -> None:
+    # A client that learns of a new leader first sends it several batches. The first ones come before the broker knows
+    # that it leads. OUT_OF_ORDER_SEQUENCE_NUMBER for the next one made librdkafka write again what was in the log.
+    async def scenario() -> None:
+        partition = leading(Threads(), isr=(ME, FOLLOWER))
+        state = partition.state
+        assert state is not None
+
+        def send(sequence: int) -> Appended:
+            encoded = batch.encode([(None, b"v", (), NOW)], producer_id=7, producer_epoch=0, base_sequence=sequence)
+            data = memoryview(encoded)
+            return partition.append(data, batch.check_client_batch(data), NOW, -1)
+
+        def find_error(sequence: int) -> ErrorCode:
+            with pytest.raises(KafkaError) as refusal:
+                send(sequence)
+            return ErrorCode(refusal.value.code)
+
+        send(0)
+        partition.become(replace(state, leader=FOLLOWER, leader_epoch=5, partition_epoch=1))
+        assert find_error(0) == find_error(1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        partition.become(replace(state, leader_epoch=6, partition_epoch=2))
+        assert find_error(2) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert send(0).is_duplicate
+        assert find_error(2) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert [send(sequence).base_offset for sequence in (1, 2)] == [1, 2]
+        assert find_error(4) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    simulate(scenario())
+
+
 def test_records_that_are_waited_for_are_flushed_when_flush_messages_is_set_to_1() -> None:
     # Producers that have as many requests under way as they may send no record whose flush would be theirs as well.
     async def scenario() -> None:

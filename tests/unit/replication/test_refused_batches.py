@@ -44,7 +44,11 @@ def test_a_refusal_is_known_until_the_refused_batch_is_in_the_log() -> None:
     forget_refusal(refused, header(4))
     forget_refusal(refused, header(5, producer_id=8))
     assert explain_refusal(refused, header(6), ORDER) is REPLICAS
-    for appended in (header(5), header(6), header(0, epoch=1)):
+    assert explain_refusal(refused, header(7), REPLICAS) is REPLICAS
+    forget_refusal(refused, header(5))
+    assert explain_refusal(refused, header(6), ORDER) is ORDER, "it is what the log needs next"
+    assert explain_refusal(refused, header(7), ORDER) is REPLICAS
+    for appended in (header(7), header(8), header(0, epoch=1)):
         again = dict(refused)
         forget_refusal(again, appended)
         assert not again
