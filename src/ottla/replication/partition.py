@@ -477,7 +477,7 @@ class Partition:
         """The offset before which every replica has all records, also those that are not in sync.
 
         Only a leader knows it; on a follower it is 0. Compaction removes tombstones and transaction markers only before
-        it. A replica that had copied a value and not yet its tombstone would otherwise have to begin anew.
+        it. A replica that had copied a value and not yet its tombstone would otherwise have to start anew.
         """
         if not self.is_leader:
             return 0

@@ -2,7 +2,7 @@
 
 Compaction removes them only when every replica has them. A replica that loses them again, or one that has copied the
 records before them from another leader, would keep a deleted value for ever if it went on from where it is. So a leader
-has every replica begin anew whose log ends before this offset (`replication/in_sync.py`).
+has every replica start anew whose log ends before this offset (`replication/in_sync.py`).
 
 A log that is copied lacks what the leader's lacks. All that a follower sees of it are the offsets that are missing, so
 it takes each of them for a removed tombstone.
