@@ -70,11 +70,12 @@ class Administrator(Worker):
             self._stopping.wait(self._random.uniform(0, 2 * PAUSE_S))
 
     def list_actions(self) -> list[Callable[[], None]]:
-        # If a new leader lacks a batch and gets the one behind it, librdkafka takes a new epoch and repeats records.
-        # With leaders that change by the second this has been seen, so the suite's sample leaves that to the long run.
-        elections = [self._reassign, self._reassign, self._reassign_and_cancel, self._cancel, self._elect]
         return [
-            *(elections if FULL else ()),
+            self._reassign,
+            self._reassign,
+            self._reassign_and_cancel,
+            self._cancel,
+            self._elect,
             self._throttle,
             self._remove_limits,
             self._move_directories,

@@ -20,7 +20,13 @@ from ottla.records import batch
 from ottla.records.batch import BatchHeader
 from ottla.replication.flushing import Flushing
 from ottla.replication.in_sync import UNKNOWN, InSync, IsrProposer
-from ottla.replication.refused_batches import RefusedBatches, explain_refusal, forget_appended, forget_refusal
+from ottla.replication.refused_batches import (
+    RefusedBatches,
+    explain_gap,
+    explain_refusal,
+    forget_appended,
+    forget_refusal,
+)
 from ottla.replication.validation import Rules
 from ottla.replication.watermarks import Signal, Watermark
 from ottla.storage.disk_errors import is_full
@@ -208,6 +214,9 @@ class Partition:
             appended = log.append(records, header, state.leader_epoch, now_ms)
         except KafkaError as error:
             self.note_refusal(error.__cause__)
+            if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and len(state.replicas) > 1:
+                producers, epoch_start = log.producers.producers, log.epochs.latest_start
+                raise explain_gap(self._refused, header, error, producers, epoch_start) from None
             raise explain_refusal(self._refused, header, error) from error.__cause__
         if self._refused:
             forget_refusal(self._refused, header)

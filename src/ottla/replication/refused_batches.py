@@ -4,6 +4,11 @@ Idempotent producers have several batches in flight. If one cannot be written fo
 order. OUT_OF_ORDER_SEQUENCE_NUMBER would be true, but librdkafka then takes a new producer epoch for all partitions,
 and sends again what it has no answer for: copies that no broker can recognise. The error of the refused batch makes the
 producer send all of them again in order.
+
+The refused batch can also be one that only an earlier leader has seen. When an election ends librdkafka's requests to
+that leader, it may send later batches to the new one before those that failed (librdkafka issue 4953). So the first
+gaps of a producer after an election get NOT_LEADER_OR_FOLLOWER, each batch once: what is in order when it comes again
+is written, and a gap that is still there is answered as one.
 """
 
 from collections.abc import Mapping
@@ -30,6 +35,8 @@ class Refusal(NamedTuple):
     last: int
     """Base sequence of the last refused batch."""
     error: KafkaError
+    is_gap: bool = False
+    """Only batches behind `first` were refused, because that one has not come. Perhaps it never does."""
 
 
 RefusedBatches = dict[int, Refusal]
@@ -42,7 +49,7 @@ def explain_refusal(refused: RefusedBatches, header: BatchHeader, error: KafkaEr
     if producer_id < 0:
         return error
     known = refused.get(producer_id)
-    if known is not None and known.producer_epoch != epoch:
+    if known is not None and (known.producer_epoch != epoch or known.is_gap):
         known = None
     if error.code in TEMPORARY:
         if known is None and len(refused) >= REFUSED_MAX:
@@ -62,6 +69,38 @@ def explain_refusal(refused: RefusedBatches, header: BatchHeader, error: KafkaEr
     return error if error.code in TEMPORARY else known.error
 
 
+def explain_gap(
+    refused: RefusedBatches,
+    header: BatchHeader,
+    error: KafkaError,
+    producers: Mapping[int, ProducerState],
+    epoch_start: int,
+) -> KafkaError:
+    """Like `explain_refusal`, for a batch that is out of order. The leader's epoch began at offset `epoch_start`."""
+    explained = explain_refusal(refused, header, error)
+    producer = producers.get(header.producer_id)
+    if explained is not error or producer is None or not _had_sent_before(epoch_start, producer):
+        return explained
+    epoch, sequence = header.producer_epoch, header.base_sequence
+    needed = sequence_after(producer.last_sequence, 1) if producer.epoch == epoch else 0
+    if not _is_at_or_after(sequence, needed):
+        return error
+    known = refused.get(header.producer_id)
+    if known is not None and known.producer_epoch == epoch and _is_at_or_after(known.last, sequence):
+        return error  # it was refused once already
+    if known is None and len(refused) >= REFUSED_MAX:
+        refused.clear()
+    message = f"{error.message}; what is between them may have gone to an earlier leader"
+    refusal = Refusal(epoch, needed, sequence, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message), is_gap=True)
+    refused[header.producer_id] = refusal
+    return refusal.error
+
+
+def _had_sent_before(epoch_start: int, producer: ProducerState) -> bool:
+    """Whether one of the producer's last batches, of which it may have had all in flight, came before the epoch."""
+    return bool(producer.batches) and producer.batches[0].base_offset < epoch_start
+
+
 def forget_refusal(refused: RefusedBatches, header: BatchHeader) -> None:
     """A batch of a producer is in the log. It may be a retry of one before those that were refused."""
     known = refused.get(header.producer_id)
@@ -71,10 +110,12 @@ def forget_refusal(refused: RefusedBatches, header: BatchHeader) -> None:
 
 
 def forget_appended(refused: RefusedBatches, producers: Mapping[int, ProducerState]) -> None:
-    """This broker begins to lead: forget refusals of batches that another leader has appended since."""
+    """This broker begins to lead: forget refusals of batches that another leader has appended since, and all gaps."""
     for producer_id, known in list(refused.items()):
         producer = producers.get(producer_id)
-        if producer is not None:
+        if known.is_gap:
+            del refused[producer_id]
+        elif producer is not None:
             _forget_up_to(refused, producer_id, known, producer.epoch, producer.last_sequence)
 
 

@@ -94,33 +94,99 @@ def test_too_few_in_sync_refuses_acks_all_and_holds_the_high_watermark() -> None
     simulate(scenario())
 
 
+class IdempotentProducer:
+    """Sends batches of one record to a partition, as a producer whose epoch it counts up."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.epoch = 0
+
+    def send(self, sequence: int) -> Appended:
+        data = memoryview(
+            batch.encode([(None, b"v", (), NOW)], producer_id=7, producer_epoch=self.epoch, base_sequence=sequence)
+        )
+        return self.partition.append(data, batch.check_client_batch(data), NOW, -1)
+
+    def find_error(self, sequence: int) -> ErrorCode:
+        with pytest.raises(KafkaError) as refusal:
+            self.send(sequence)
+        return ErrorCode(refusal.value.code)
+
+
+def elect(partition: Partition, leader: int = ME) -> None:
+    state = partition.state
+    assert state is not None
+    leader_epoch, partition_epoch = state.leader_epoch + 1, state.partition_epoch + 1
+    partition.become(replace(state, leader=leader, leader_epoch=leader_epoch, partition_epoch=partition_epoch))
+
+
 def test_a_batch_behind_one_that_came_before_the_election_is_refused_like_it() -> None:
     # A client that learns of a new leader first sends it several batches. The first ones come before the broker knows
     # that it leads. OUT_OF_ORDER_SEQUENCE_NUMBER for the next one made librdkafka write again what was in the log.
     async def scenario() -> None:
         partition = leading(Threads(), isr=(ME, FOLLOWER))
-        state = partition.state
-        assert state is not None
+        producer = IdempotentProducer(partition)
+        producer.send(0)
+        elect(partition, FOLLOWER)
+        assert producer.find_error(0) == producer.find_error(1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        elect(partition)
+        assert producer.find_error(2) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert producer.send(0).is_duplicate
+        assert producer.find_error(2) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert [producer.send(sequence).base_offset for sequence in (1, 2)] == [1, 2]
 
-        def send(sequence: int) -> Appended:
-            encoded = batch.encode([(None, b"v", (), NOW)], producer_id=7, producer_epoch=0, base_sequence=sequence)
-            data = memoryview(encoded)
-            return partition.append(data, batch.check_client_batch(data), NOW, -1)
+    simulate(scenario())
 
-        def find_error(sequence: int) -> ErrorCode:
-            with pytest.raises(KafkaError) as refusal:
-                send(sequence)
-            return ErrorCode(refusal.value.code)
 
-        send(0)
-        partition.become(replace(state, leader=FOLLOWER, leader_epoch=5, partition_epoch=1))
-        assert find_error(0) == find_error(1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        partition.become(replace(state, leader_epoch=6, partition_epoch=2))
-        assert find_error(2) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert send(0).is_duplicate
-        assert find_error(2) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert [send(sequence).base_offset for sequence in (1, 2)] == [1, 2]
-        assert find_error(4) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+def test_after_an_election_a_batch_may_come_before_those_that_the_earlier_leader_had() -> None:
+    # librdkafka ends its requests to the earlier leader and sends to the new one in two threads, and the second may be
+    # the faster. OUT_OF_ORDER_SEQUENCE_NUMBER then made it write again records of other partitions.
+    async def scenario() -> None:
+        partition = leading(Threads(), isr=(ME, FOLLOWER))
+        producer = IdempotentProducer(partition)
+        producer.send(0)
+        assert producer.find_error(2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "it wrote in this epoch only"
+        elect(partition)
+        assert producer.find_error(3) == producer.find_error(4) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert [producer.send(sequence).base_offset for sequence in (1, 2, 3, 4)] == [1, 2, 3, 4]
+        assert producer.find_error(6) == ErrorCode.NOT_LEADER_OR_FOLLOWER, "one of five batches is of the earlier epoch"
+        producer.send(5)
+        assert producer.find_error(7) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "none of them is"
+
+    simulate(scenario())
+
+
+def test_a_gap_that_is_still_there_when_a_batch_comes_again_is_answered_as_one() -> None:
+    async def scenario() -> None:
+        partition = leading(Threads(), isr=(ME, FOLLOWER))
+        producer = IdempotentProducer(partition)
+        producer.send(0)
+        for _ in range(2):
+            elect(partition)
+            for expected in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+                assert producer.find_error(2) == producer.find_error(3) == expected
+        producer.epoch = 1
+        assert producer.find_error(1) == ErrorCode.NOT_LEADER_OR_FOLLOWER, "the earlier leader may have its first batch"
+        assert producer.find_error(1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        producer.send(0)
+        alone = leading(Threads())
+        producer = IdempotentProducer(alone)
+        producer.send(0)
+        elect(alone)
+        assert producer.find_error(2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "there was no other leader"
+
+    simulate(scenario())
+
+
+def test_a_retry_from_long_ago_is_out_of_order_after_an_election_too() -> None:
+    async def scenario() -> None:
+        partition = leading(Threads(), isr=(ME, FOLLOWER))
+        producer = IdempotentProducer(partition)
+        for sequence in range(8):
+            producer.send(sequence)
+        elect(partition)
+        assert producer.find_error(1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert producer.send(7).is_duplicate
 
     simulate(scenario())
 
