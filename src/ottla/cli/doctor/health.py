@@ -48,32 +48,27 @@ def examine_overview(overview: "Overview") -> Iterator[Finding]:
     partitions = overview.partitions
     problems = [
         _report(
-            "are offline",
+            "offline",
             (each.where for each in partitions if each.is_offline),
             "start the brokers that have their replicas; `ottla cluster health` names them",
         ),
         _report(
-            "have fewer replicas in sync than they should",
+            "fewer replicas in sync than there should be",
             (each.where for each in partitions if each.is_under_replicated and not each.is_offline),
             "`ottla cluster status` names the brokers that are behind or down",
         ),
         _report(
-            "refuse acks=all, because min.insync.replicas are not in sync",
+            "acks=all refused, because min.insync.replicas are not in sync",
             (each.where for each in partitions if overview.is_under_min_in_sync(each)),
             "start the missing brokers; lower min.insync.replicas only if you accept the loss of records",
         ),
         _report(
-            "have more replicas than there are brokers alive",
+            "more replicas than there are brokers alive",
             (each.where for each in partitions if len(each.replicas) > len(alive)),
             "start or add brokers, or move the replicas with `ottla cluster reassign`",
         ),
         _report(
-            "have min.insync.replicas above their number of replicas",
-            (each.where for each in partitions if overview.min_in_sync.get(each.where.topic, 1) > len(each.replicas)),
-            "`ottla config set topic NAME min.insync.replicas=1`, or add replicas with `ottla cluster reassign`",
-        ),
-        _report(
-            "of internal topics have too few replicas: one broker less, and groups or transactions stop",
+            "internal topics with so few replicas that groups or transactions stop with one broker less",
             (
                 each.where
                 for each in partitions
@@ -84,15 +79,23 @@ def examine_overview(overview: "Overview") -> Iterator[Finding]:
     ]
     found = [problem for problem in problems if problem is not None]
     yield from found or [Finding(OK, "partitions", f"{len(partitions)}, all with a leader and all replicas in sync")]
+    too_few = _report(
+        "min.insync.replicas above the number of replicas, which is what counts then",
+        (each.where for each in partitions if overview.min_in_sync.get(each.where.topic, 1) > len(each.replicas)),
+        "`ottla cluster reassign` gives them more replicas",
+        NOTE,
+    )
+    if too_few is not None:
+        yield too_few
 
 
-def _report(what: str, places: Iterable[TopicPartition], fix: str) -> Finding | None:
+def _report(what: str, places: Iterable[TopicPartition], fix: str, level: str = PROBLEM) -> Finding | None:
     found = list(places)
     if not found:
         return None
     names = ", ".join(map(str, found[:NAMED_MAX])) + (", ..." if len(found) > NAMED_MAX else "")
     count = "1 partition" if len(found) == 1 else f"{len(found)} partitions"
-    return Finding(PROBLEM, "partitions", f"{count} ({names}) {what}", fix)
+    return Finding(level, "partitions", f"{what}: {count} ({names})", fix)
 
 
 def _check_times(client: "Client", overview: "Overview") -> Iterator[Finding]:
