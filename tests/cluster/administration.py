@@ -61,6 +61,8 @@ class Administrator(Worker):
         self._deck: list[Callable[[], None]] = []
 
     def work(self) -> None:
+        # Brokers create internal topics when the first clients of the load ask for their coordinators.
+        self._await("there are internal topics", lambda: all(map(self.requests.find_partitions, INTERNAL)))
         while not self.is_stopping:
             if not self._deck:
                 self._deck = self.list_actions()
