@@ -30,8 +30,11 @@ ottla config get topic orders                                    # with the sour
 ```
 
 `--set` overrides `--data`, `--port` and `--host`, and those override the file. A setting that is unknown or invalid is
-an error, in one line that names it and the nearest known name. Clients are sent back to the address that they connected
-to, or with TLS to the host name of the listener, unless `advertised.listeners` is set.
+an error, in one line that names it and the nearest known name. Only a file may have names that are unlike those of all
+settings, as those of plug-ins are: as in Kafka they are ignored, and one line of the log lists them.
+
+Clients are sent back to the address that they connected to, or with TLS to the host name of the listener, unless
+`advertised.listeners` is set.
 
 "Changes" says how a broker setting can be changed while the broker runs: `read-only` not at all, `per-broker` for one
 broker, `cluster-wide` for one or for all. Settings of TLS and SASL can be given for one listener too, as

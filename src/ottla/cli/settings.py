@@ -5,6 +5,7 @@
 --add-scram adds to initial.scram.credentials.
 """
 
+import logging
 import os
 from collections.abc import Iterable, Mapping
 from typing import Protocol
@@ -13,7 +14,9 @@ from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.directories import find_data_directory
 from ottla.cli.pairs import parse_pairs
 from ottla.config import BrokerConfig, ConfigError, Listener, read_properties
-from ottla.config.broker import ALL_DIRECTORIES, OLD_ADDRESS
+from ottla.config.broker import ALL_DIRECTORIES, OLD_ADDRESS, list_foreign
+
+logger = logging.getLogger("ottla")
 
 DEFAULT_HOST = "localhost"
 DEFAULT_PORT = 9092
@@ -91,15 +94,20 @@ def _with_absolute_paths(config: BrokerConfig) -> BrokerConfig:
 
 
 def read_settings_file(path: str) -> dict[str, str]:
+    """The settings of a file. Names of plug-ins, which files of Apache Kafka may have, are left out with a warning."""
     try:
         with open(path, encoding="utf-8") as file:
-            return read_properties(file.read())
+            given = read_properties(file.read())
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror or error}", USAGE_ERROR) from None
     except UnicodeDecodeError:
         raise CommandError(f"{path}: not UTF-8 text", USAGE_ERROR) from None
     except ConfigError as error:
         raise CommandError(f"{path}: {error}", USAGE_ERROR) from None
+    foreign = list_foreign(given)
+    if foreign:
+        logger.warning("%s: unknown settings are ignored: %s", path, ", ".join(foreign))
+    return {name: text for name, text in given.items() if name not in foreign}
 
 
 def _listeners(given: Mapping[str, str], host: str | None, port: int | None) -> str:

@@ -1,6 +1,6 @@
 """The settings of one broker: parsed from text, checked one by one and together, then frozen."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from posixpath import normpath
 from typing import Any
@@ -16,13 +16,16 @@ from ottla.config.listeners import (
     read_protocols,
 )
 from ottla.config.security_table import OLD_NAMES, split_listener_key
-from ottla.config.settings import ConfigError, ConfigSource, suggest_name
+from ottla.config.settings import ConfigError, ConfigSource, find_similar, suggest_name
 from ottla.config.topic import TopicConfig
 
 ALL_DIRECTORIES = "*"
 OLD_ADDRESS = {"host.name", "port"}
 OLD_ADVERTISED_ADDRESS = {"advertised.host.name", "advertised.port"}
 OLD_DEFAULT_PORT = 9092
+TYPO_LIKENESS = 0.8
+"""How like the name of a setting another name is that was probably meant for it. Names of plug-ins are less like it:
+confluent.license.topic.replication.factor is 0.78 like offsets.topic.replication.factor."""
 
 
 class BrokerConfig(BrokerSettings):
@@ -44,7 +47,7 @@ class BrokerConfig(BrokerSettings):
             elif name.startswith(PREFIXES):
                 cls._check_setting_of_listener(name, text)
             else:
-                raise ConfigError(f"unknown setting {name!r}{suggest_name(name, (*cls.table, *ACCEPTED))}")
+                raise ConfigError(f"unknown setting {name!r}{suggest_name(name, _NAMES)}")
         _resolve_old_names(values, given)
         config = cls()._fill(values, given)
         config.__dict__["sources"] = ((ConfigSource.STARTED_WITH, config.given),)
@@ -152,6 +155,15 @@ class BrokerConfig(BrokerSettings):
 def is_known(name: str) -> bool:
     """Whether a broker can be started with the setting, be it with an effect or without."""
     return name in BrokerConfig.table or name in ACCEPTED or name in OLD_NAMES or name.startswith(PREFIXES)
+
+
+def list_foreign(names: Iterable[str]) -> list[str]:
+    """Names that are unlike those of all settings: of plug-ins and distributions, and Kafka ignores them. A name that
+    is nearly that of a setting is not among them: it was meant for it."""
+    return [name for name in names if not is_known(name) and find_similar(name, _NAMES, TYPO_LIKENESS) is None]
+
+
+_NAMES = (*BrokerConfig.table, *ACCEPTED)
 
 
 def _resolve_old_names(values: dict[str, Any], given: Mapping[str, str]) -> None:

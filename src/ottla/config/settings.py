@@ -261,7 +261,12 @@ class Settings:
 
 def suggest_name(name: str, known: Iterable[str]) -> str:
     """The end of an error message: the right name if one is similar, else nothing."""
+    close = find_similar(name, known, 0.7)
+    return "" if close is None else f"; did you mean {close!r}?"
+
+
+def find_similar(name: str, known: Iterable[str], likeness: float) -> str | None:
+    """The name that is most like a wrong one, if any is as like it as `likeness`: 1 is the same."""
     from difflib import get_close_matches  # rarely needed, and importing it takes 2 ms
 
-    close = get_close_matches(name, list(known), n=1, cutoff=0.7)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return next(iter(get_close_matches(name, list(known), n=1, cutoff=likeness)), None)

@@ -1,5 +1,6 @@
 """Which settings a broker gets from the command line, and the errors for wrong ones."""
 
+import logging
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,48 @@ def test_the_old_settings_of_the_address_are_used(tmp_path: Path) -> None:
     file = properties(tmp_path, "broker.id=1\nhost.name=10.0.0.1\nport=9093\n")
     assert listener(up(config=file)) == ("10.0.0.1", 9093)
     assert listener(up(config=file, port=9094)) == ("10.0.0.1", 9094)
+
+
+ERAS = {
+    "0.8": "port=9092\nlog.flush.interval.ms=9\nlog.cleanup.interval.mins=1\nzookeeper.connection.timeout.ms=1000000",
+    "0.8.2": "port=9092\nlog.cleaner.enable=false\nreplica.lag.max.messages=4000\ncontroller.message.queue.size=10",
+    "0.9": "listeners=PLAINTEXT://:9092\nnum.recovery.threads.per.data.dir=1\ninter.broker.protocol.version=0.9.0.1",
+    "1.0": "transaction.state.log.min.isr=1\ngroup.initial.rebalance.delay.ms=0\nlog.message.format.version=1.0",
+    "3.0": "listeners=PLAINTEXT://:9092\nmetadata.log.segment.min.bytes=8388608\ncontrol.plane.listener.name=PLAINTEXT",
+}
+"""Kafka's version -> settings of its time, besides those that files of every version have."""
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_file_of_the_time_of_zookeeper_is_understood(
+    era: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    every = "broker.id=0\nsocket.send.buffer.bytes=102400\nlog.dirs=/tmp/kafka-logs\nzookeeper.connect=localhost:2181\n"
+    config = up(config=properties(tmp_path, f"{every}{ERAS[era]}\n"))
+    assert (config.node_id, config.zookeeper_connect) == (0, "localhost:2181")
+    assert listener(config) == ("localhost" if era == "1.0" else "", 9092), "without listeners on this machine only"
+    assert not caplog.messages
+
+
+def test_names_of_plug_ins_in_a_file_are_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    # As in Kafka, and in one line. A name that is nearly that of a setting is refused, and so is any other of --set.
+    foreign = {
+        "confluent.support.metrics.enable": "true",
+        "confluent.support.customer.id": "anonymous",
+        "confluent.license.topic.replication.factor": "1",
+        "cruise.control.metrics.topic.num.partitions": "1",
+    }
+    lines = "".join(f"{name}={value}\n" for name, value in foreign.items())
+    file = properties(tmp_path, f"{lines}num.partitions=3\n")
+    with caplog.at_level(logging.WARNING):
+        assert up(config=file).num_partitions == 3
+    assert caplog.messages == [f"{file}: unknown settings are ignored: {', '.join(foreign)}"]
+    for typo in ("num.partition", "min.insync.replica", "log.retention", "brokerid", "auto.create.topics"):
+        with pytest.raises(CommandError, match=f"unknown setting '{typo}'; did you mean"):
+            up(config=properties(tmp_path, f"{typo}=3\n"))
+    for name in foreign:
+        with pytest.raises(CommandError, match="unknown setting"):
+            up(settings=[f"{name}=1"])
 
 
 @pytest.mark.parametrize("text", ["", " "])
