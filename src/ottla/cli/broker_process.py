@@ -22,7 +22,7 @@ from ottla import __version__
 from ottla.broker.broker import METRICS, Broker
 from ottla.cli import STARTED_S, process
 from ottla.cli.command_error import FAILURE, USAGE_ERROR, CommandError
-from ottla.cli.exposure import check_exposure
+from ottla.cli.exposure import check_exposure, warn_of_loopback
 from ottla.cli.settings import broker_config, data_directories
 from ottla.cluster.metadata_files import DamagedMetadata
 from ottla.cluster.metadata_log import LogBehind
@@ -48,6 +48,7 @@ def run(options: argparse.Namespace) -> int:
         options.data = _require_directory(options)
     config = broker_config(options, os.environ)
     check_exposure(config)
+    warn_of_loopback(config)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_serve(config, read_only, options.console))
