@@ -1,7 +1,8 @@
 """DescribeTopicPartitions: the partitions of topics, by name, page by page (KIP-966).
 
 Versions: 0. A page ends after `response_partition_limit` partitions, and after max.request.partition.size.limit at the
-latest; its cursor names the first partition of the next page. A request without topics asks for all of them.
+latest; its cursor names the first partition of the next page. A request without topics asks for all of them. As in
+Kafka, a partition that has no leader, or none that the client can reach, has the leader -1 and no error.
 """
 
 from collections.abc import Iterator
@@ -121,9 +122,8 @@ def describe_partition(
     image: Image, topic: TopicImage, index: int, unreachable: frozenset[int]
 ) -> DescribeTopicPartitionsResponsePartition:
     state = topic.partitions[index]
-    leader, error = judge_leader(state, unreachable)
+    leader, _ = judge_leader(state, unreachable)
     return DescribeTopicPartitionsResponsePartition(
-        error_code=error,
         partition_index=index,
         leader_id=leader,
         leader_epoch=state.leader_epoch,

@@ -9,9 +9,10 @@ import pytest
 
 from ottla.cluster.topics import delete_topic
 from ottla.errors import ErrorCode, KafkaError
-from ottla.handlers import describe_log_dirs, metadata
+from ottla.handlers import describe_log_dirs, describe_topic_partitions, metadata
 from ottla.storage.directories import FailedDirectory
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from ottla.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.patience import PATIENCE_S
 from tests.simulation.disk import SimulatedDisk
@@ -115,6 +116,10 @@ def test_clients_see_no_leader_and_an_offline_replica() -> None:
         nobody: list[int] = []
         gone = (ErrorCode.LEADER_NOT_AVAILABLE, -1, nobody, [node])
         assert shown == [(0, node, [node], []), gone, (0, node, [node], [])]
+        asked = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=TOPIC)])
+        paged = await describe_topic_partitions.handle(broker.node, call(asked))
+        leaders = [(one.error_code, one.leader_id) for one in paged.topics[0].partitions]
+        assert leaders == [(0, node), (0, -1), (0, node)], "as in Kafka, no leader is no error here"
         results = describe_log_dirs.handle(broker.node, call(DescribeLogDirsRequest(topics=None))).results
         assert [(one.log_dir, one.error_code) for one in results] == [("/one", 0), ("/two", OFFLINE), ("/three", 0)]
         broker.abort()
