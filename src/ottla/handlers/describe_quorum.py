@@ -20,30 +20,35 @@ REQUIRES = rights.whole(rights.DESCRIBE_CLUSTER)
 
 METADATA_TOPIC = "__cluster_metadata"
 UNKNOWN_OFFSET = -1
+NO_MESSAGE = ""
+"""What Kafka sends here where there is no error; in other answers it is null."""
 
 
 def handle(node: Node, call: Call[messages.DescribeQuorumRequest]) -> messages.DescribeQuorumResponse:
     asked = [(topic.topic_name, [each.partition_index for each in topic.partitions]) for topic in call.body.topics]
     if asked != [(METADATA_TOPIC, [0])]:
-        refused = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return messages.DescribeQuorumResponse(
-            topics=[answer_topic(name, [answer_error(index, refused) for index in indexes]) for name, indexes in asked]
+        refused, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"only {METADATA_TOPIC}-0 has a quorum"
+        return answer(
+            [answer_topic(name, [answer_error(each, refused, message) for each in indexes]) for name, indexes in asked]
         )
     image = node.image
     leader = None if image.controller is None else image.broker(image.controller.broker_id)
     if image.controller is None or leader is None:
-        return messages.DescribeQuorumResponse(
-            topics=[answer_topic(METADATA_TOPIC, [answer_error(0, ErrorCode.LEADER_NOT_AVAILABLE)])]
-        )
-    end_offset = image.version + 1
+        error = answer_error(0, ErrorCode.LEADER_NOT_AVAILABLE, "no broker is the controller")
+        return answer([answer_topic(METADATA_TOPIC, [error])])
+    end_offset, now_ms = image.version + 1, node.clock.now_ms()
     described = messages.DescribeQuorumResponsePartitionData(
         partition_index=0,
+        error_message=NO_MESSAGE,
         leader_id=leader.id,
         leader_epoch=image.controller.epoch,
         high_watermark=end_offset,
         current_voters=[
             messages.ReplicaState(
-                replica_id=leader.id, log_end_offset=end_offset, last_caught_up_timestamp=node.clock.now_ms()
+                replica_id=leader.id,
+                log_end_offset=end_offset,
+                last_fetch_timestamp=now_ms,
+                last_caught_up_timestamp=now_ms,
             )
         ],
         observers=[
@@ -52,12 +57,16 @@ def handle(node: Node, call: Call[messages.DescribeQuorumRequest]) -> messages.D
             if broker.id != leader.id
         ],
     )
-    response = messages.DescribeQuorumResponse(topics=[answer_topic(METADATA_TOPIC, [described])])
+    response = answer([answer_topic(METADATA_TOPIC, [described])])
     if can_reach(leader, call.client):
         endpoint = choose_endpoint(leader, call.client)
         listener = messages.Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port)
         response.nodes = [messages.Node(node_id=leader.id, listeners=[listener])]
     return response
+
+
+def answer(topics: list[messages.DescribeQuorumResponseTopicData]) -> messages.DescribeQuorumResponse:
+    return messages.DescribeQuorumResponse(error_message=NO_MESSAGE, topics=topics)
 
 
 def answer_topic(
@@ -66,5 +75,5 @@ def answer_topic(
     return messages.DescribeQuorumResponseTopicData(topic_name=name, partitions=partitions)
 
 
-def answer_error(index: int, code: ErrorCode) -> messages.DescribeQuorumResponsePartitionData:
-    return messages.DescribeQuorumResponsePartitionData(partition_index=index, error_code=code)
+def answer_error(index: int, code: ErrorCode, message: str) -> messages.DescribeQuorumResponsePartitionData:
+    return messages.DescribeQuorumResponsePartitionData(partition_index=index, error_code=code, error_message=message)

@@ -48,7 +48,9 @@ def test_the_controller_leads_and_the_others_observe() -> None:
     assert (partition.error_code, partition.leader_id, partition.leader_epoch) == (0, 2, 9)
     assert partition.high_watermark == 41
     (leader,) = partition.current_voters
-    assert (leader.replica_id, leader.log_end_offset, leader.last_caught_up_timestamp) == (2, 41, 1234)
+    assert (leader.replica_id, leader.log_end_offset) == (2, 41)
+    assert (leader.last_fetch_timestamp, leader.last_caught_up_timestamp) == (1234, 1234), "as in Kafka, now"
+    assert (answer.error_message, partition.error_message) == ("", ""), "as in Kafka, not null"
     assert [(each.replica_id, each.log_end_offset) for each in partition.observers] == [(1, -1)]
     assert [(each.node_id, [where.host for where in each.listeners]) for each in answer.nodes] == [(2, ["host-2"])]
 
@@ -58,6 +60,7 @@ def test_without_a_controller_clients_ask_again() -> None:
     for image in (cluster(controller=None), cluster(controller=8)):
         (topic,) = ask(image, [("__cluster_metadata", [0])]).topics
         assert [each.error_code for each in topic.partitions] == [ErrorCode.LEADER_NOT_AVAILABLE]
+        assert all(each.error_message for each in topic.partitions)
 
 
 @pytest.mark.parametrize(
