@@ -43,6 +43,9 @@ REVEAL_NOTHING = (ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_ID)
 
 NO_BROKERS: frozenset[int] = frozenset()
 
+NO_IDS = {ZERO_UUID}
+"""The ids of a request that names its topics."""
+
 
 def handle(
     node: Node, call: Call[MetadataRequest]
@@ -52,9 +55,20 @@ def handle(
         known: bytes | None = node.image.derived.get(make_key(call, topics[0]))
         if known is not None and (node.authorizer is None or may_share(node, call, topics[0])):
             return known
-    if node.catch_up is not None and any(is_unknown(node, call, asked) for asked in topics or ()):
+    if topics is not None and len(topics) > 1:
+        call.body.topics = drop_ignored(topics, call.version)
+    if node.catch_up is not None and any(is_unknown(node, call, asked) for asked in call.body.topics or ()):
         return answer_after_catching_up(node, node.catch_up, call)
     return answer(node, call)
+
+
+def drop_ignored(topics: list[MetadataRequestTopic], version: int) -> list[MetadataRequestTopic]:
+    """The topics to answer: as in Kafka, each once, and none by name if the request has ids."""
+    if version >= 12 and {asked.topic_id for asked in topics} != NO_IDS:
+        return list({asked.topic_id: asked for asked in topics if asked.topic_id != ZERO_UUID}.values())
+    if len({asked.name for asked in topics}) == len(topics):
+        return topics
+    return list({(asked.name, asked.topic_id): asked for asked in topics}.values())
 
 
 async def answer_after_catching_up(

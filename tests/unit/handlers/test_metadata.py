@@ -181,6 +181,40 @@ def encode_answer(response: MetadataResponse) -> bytes:
     return bytes(schema.encode(MetadataResponse, 12, response))
 
 
+def list_answered(topics: list[MetadataRequestTopic], version: int) -> list[tuple[str | None, bytes, int]]:
+    """Name, id and error of each topic in the answer to a request for these."""
+    image = named(*image_of(LED))
+    image = replace(image, topic_names=image.topic_names.set(b"i" * 16, "orders"))
+    config = BrokerConfig.of({"auto.create.topics.enable": "false"})
+    node = cast(Node, SimpleNamespace(broker_id=1, image=image, config=config, catch_up=None, authorizer=None))
+    answer = metadata.handle(node, Call(3, version, 1, None, MetadataRequest(topics=topics), CLIENT))
+    encoded = answer if isinstance(answer, bytes) else schema.encode(MetadataResponse, version, cast(Any, answer))
+    found = schema.decode(MetadataResponse, version, encoded).topics
+    return [(topic.name, topic.topic_id, topic.error_code) for topic in found]
+
+
+@pytest.mark.parametrize("version", VERSIONS["metadata"])
+def test_a_topic_that_is_named_twice_is_answered_once(version: int) -> None:
+    # Kafka makes a set of the names: topics that exist, that are missing, and that are requested by id.
+    topic_id = b"i" * 16 if version >= 10 else bytes(16)
+    names = ["orders", "missing", "orders", "missing"]
+    answered = list_answered([MetadataRequestTopic(name=name) for name in names], version)
+    assert answered == [("orders", topic_id, 0), ("missing", bytes(16), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+    twice = [MetadataRequestTopic(name="orders"), MetadataRequestTopic(name="orders")]
+    assert list_answered(twice, version) == [("orders", topic_id, 0)]
+
+
+@pytest.mark.parametrize("version", [each for each in VERSIONS["metadata"] if each >= 12])
+def test_names_count_for_nothing_beside_ids(version: int) -> None:
+    # As in Kafka, one id is enough for that, also of a topic that does not exist.
+    known, unknown = b"i" * 16, b"u" * 16
+    by_id = [MetadataRequestTopic(name=None, topic_id=each) for each in (known, unknown, known)]
+    mixed = [MetadataRequestTopic(name="missing"), *by_id, MetadataRequestTopic(name="orders")]
+    gone = (None, unknown, ErrorCode.UNKNOWN_TOPIC_ID)
+    assert list_answered(mixed, version) == [("orders", known, 0), gone]
+    assert list_answered([MetadataRequestTopic(name="orders"), by_id[1]], version) == [gone]
+
+
 def created(names: list[str], version: int = 12, broker_allows: bool = True, **options: Any) -> list[str]:
     """The topics whose creation a request for these names causes. Each is unknown in the answer."""
     requested: list[str] = []
