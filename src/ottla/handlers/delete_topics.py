@@ -36,24 +36,17 @@ async def handle(node: Node, call: Call[DeleteTopicsRequest]) -> DeleteTopicsRes
     quota = MutationQuota(node, call, STRICT_FROM)
     if node.catch_up is not None:
         await node.catch_up()  # another broker may have created a topic a moment ago, or created it anew
-    named = Counter((topic.name, topic.topic_id) for topic in call.body.topics)
-    may_delete_all = may(node, call, rights.DELETE_CLUSTER, silent=True)
     results = []
-    for name, topic_id in named:
-        asked = DeleteTopicState(name=name, topic_id=topic_id)
+    for topic in find_all(node, call):
+        if isinstance(topic, DeletableTopicResult):
+            results.append(topic)
+            continue
         try:
-            if named[name, topic_id] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
-            topic = find(node, asked) if may_delete_all else find_deletable(node, call, asked)
             if quota.is_active:
                 quota.take(len(topic.partitions))
             await node.metadata.change(partial(delete_topic, topic_id=topic.id), deadline.left_s())
         except KafkaError as error:
-            results.append(
-                DeletableTopicResult(
-                    name=asked.name, topic_id=topic_id, error_code=error.code, error_message=error.message or None
-                )
-            )
+            results.append(report(error, topic.name, topic.id))
         else:
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id))
     response = DeleteTopicsResponse(responses=results)
@@ -61,9 +54,48 @@ async def handle(node: Node, call: Call[DeleteTopicsRequest]) -> DeleteTopicsRes
     return response
 
 
+def find_all(node: Node, call: Call[DeleteTopicsRequest]) -> list[TopicImage | DeletableTopicResult]:
+    """The topics of the request that the client may delete, and the errors of the others.
+
+    As in Kafka, a name or an id that is there twice is an error of its own. So is a topic that is named by its name and
+    by its id, but only for a client that may delete it: others would learn which id belongs to a name.
+    """
+    named = Counter((topic.name, topic.topic_id) for topic in call.body.topics)
+    times = Counter(topic.topic_id for topic in call.body.topics if topic.name is None)
+    may_delete_all = may(node, call, rights.DELETE_CLUSTER, silent=True)
+    found: set[bytes] = set()
+    outcomes: list[TopicImage | DeletableTopicResult] = []
+    for (name, topic_id), count in named.items():
+        asked = DeleteTopicState(name=name, topic_id=topic_id)
+        try:
+            if count > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this topic more than once")
+            topic = find(node, asked) if may_delete_all else find_deletable(node, call, asked)
+        except KafkaError as error:
+            outcomes.append(report(error, asked.name, topic_id))
+            continue
+        times[topic.id] += name is not None
+        if topic.id not in found:
+            found.add(topic.id)
+            outcomes.append(topic)
+    both = KafkaError(ErrorCode.INVALID_REQUEST, "the request names this topic by its name and by its id")
+    return [
+        report(both, each.name, each.id) if isinstance(each, TopicImage) and times[each.id] > 1 else each
+        for each in outcomes
+    ]
+
+
+def report(error: KafkaError, name: str | None, topic_id: bytes) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=name, topic_id=topic_id, error_code=error.code, error_message=error.message or None
+    )
+
+
 def find(node: Node, asked: DeleteTopicState) -> TopicImage:
     if asked.name is not None and asked.topic_id != ZERO_UUID:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "name a topic either by its name or by its id, not both")
+    if asked.name is None and asked.topic_id == ZERO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "neither the name nor the id of a topic is given")
     if asked.name is None:
         topic = node.image.topic_by_id(asked.topic_id)
         if topic is None:
