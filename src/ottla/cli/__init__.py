@@ -17,6 +17,7 @@ OTTLA_TRACEBACK=1 is set or the log level is debug. Ctrl-C ends a command silent
                  output.py            tables and JSON             settings.py         a broker's settings for `up`
                  escapes.py           \\n and \\x41 in arguments    process.py          limits of the broker's process
                  interruption.py      Ctrl-C for commands with child processes
+                 plan_files.py        JSON files of partitions (cluster and kafka)
                  numbers.py           numbers in arguments, checked while they are parsed
                  pairs.py             arguments of the form key=value
                  console_process.py   the web console as a child process

@@ -31,6 +31,7 @@ from ottla.cli.cluster.plans import (
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.numbers import parse_broker_id, parse_partition
 from ottla.cli.output import add_format_argument, counted, show_json, show_rows
+from ottla.cli.plan_files import parse_json, read_json
 from ottla.cli.progress import ProgressLine
 from ottla.cli.suggestions import suggest
 from ottla.topic_partition import TopicPartition
@@ -91,7 +92,7 @@ def _reassign(options: argparse.Namespace) -> int:
 
 def _make_plan(overview: Overview, options: argparse.Namespace) -> Plan:
     if options.plan is not None:
-        return read_plan(_read_text(options.plan), options.plan)
+        return _read_plan_file(options.plan)
     partitions = _choose(overview, options.topic, options.partition)
     require_brokers(overview, options.to or options.over)
     if options.to:
@@ -99,17 +100,14 @@ def _make_plan(overview: Overview, options: argparse.Namespace) -> Plan:
     return plan_spread(partitions, options.over)
 
 
-def _read_text(path: str) -> str:
-    source = "standard input" if path == "-" else path
+def _read_plan_file(path: str) -> Plan:
+    if path != "-":
+        return read_plan(read_json(path), path)
+    source = "standard input"
     try:
-        if path == "-":
-            return sys.stdin.read()
-        with open(path, encoding="utf-8") as file:
-            return file.read()
+        return read_plan(parse_json(sys.stdin.read(), source), source)
     except UnicodeDecodeError:
         raise CommandError(f"{source}: not UTF-8 text", USAGE_ERROR) from None
-    except OSError as error:
-        raise CommandError(f"{source}: {error.strerror or error}") from None
 
 
 def _choose(overview: Overview, topics: Sequence[str], numbers: Sequence[int] | None) -> list[PartitionState]:

@@ -1,40 +1,39 @@
 """Plans of reassignments: which brokers shall hold which partition, and the JSON format that Kafka has for them."""
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ottla.cli.cluster.overview import Overview, PartitionState
 from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.numbers import INT32_MAX
+from ottla.cli.output import counted
+from ottla.cli.plan_files import is_number, parse_partitions
 from ottla.topic_partition import TopicPartition
 
 Plan = dict[TopicPartition, tuple[int, ...]]
 """The replicas that each partition shall have, the preferred leader first."""
 
+ANY = "any"
+"""In `log_dirs` of a plan: the broker chooses the directory."""
 
-def read_plan(text: str, source: str) -> Plan:
-    """A plan in the format of kafka-reassign-partitions. Raises CommandError that names what is wrong."""
-    try:
-        document = json.loads(text)
-        entries = document["partitions"]
-        plan = {_read_where(entry): tuple(entry["replicas"]) for entry in entries}
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        reason = f"lacks {error}" if isinstance(error, KeyError) else error
-        raise CommandError(f"{source}: not a plan of a reassignment: {reason}", USAGE_ERROR) from None
-    if len(plan) != len(entries):
-        raise CommandError(f"{source}: a partition is named more than once", USAGE_ERROR)
-    for where, replicas in plan.items():
-        if not replicas or not all(type(number) is int for number in replicas):
+
+def read_plan(document: Any, source: str) -> Plan:
+    """A plan from JSON in the format of kafka-reassign-partitions. Raises CommandError that names what is wrong."""
+    plan: Plan = {}
+    for where, entry in parse_partitions(document, source).items():
+        replicas = entry.get("replicas")
+        ids = replicas if isinstance(replicas, list) else []
+        if not ids or not all(is_number(each, 0, INT32_MAX) for each in ids):
             raise CommandError(f"{source}: {where}: replicas must be a list of broker ids", USAGE_ERROR)
+        if entry.get("log_dirs", [ANY] * len(ids)) != [ANY] * len(ids):
+            raise CommandError(
+                f"{source}: {where}: log_dirs must be {ANY!r} for each replica: "
+                "partitions move between brokers here, not between directories",
+                USAGE_ERROR,
+            )
+        plan[where] = tuple(ids)
     return plan
-
-
-def _read_where(entry: Any) -> TopicPartition:
-    topic, partition = entry["topic"], entry["partition"]
-    if type(topic) is not str or type(partition) is not int:
-        raise TypeError(f"{topic!r}, {partition!r} is not a topic and a partition")
-    return TopicPartition(topic, partition)
 
 
 def write_plan(plan: Plan) -> dict[str, object]:
@@ -59,7 +58,8 @@ def plan_spread(partitions: Sequence[PartitionState], brokers: Sequence[int]) ->
     for position, partition in enumerate(partitions):
         factor = len(partition.target)
         if factor > len(ordered):
-            raise CommandError(f"{partition.where} has {factor} replicas, and {len(ordered)} brokers were given")
+            has, given = counted(factor, "replica"), counted(len(ordered), "broker")
+            raise CommandError(f"{partition.where} has {has}, and only {given} can take them")
         # Each round over the brokers shifts the followers by one more, as for new topics.
         turn, first = divmod(position, len(ordered))
         others = [ordered[(first + distance) % len(ordered)] for distance in range(1, len(ordered))]
@@ -82,8 +82,9 @@ def plan_drain(overview: Overview, leaving: int) -> Plan:
         others = [broker for broker in partition.target if broker != leaving]
         free = [broker for broker in racks if broker not in partition.target]
         if not free:
+            has = counted(len(partition.target), "replica")
             raise CommandError(
-                f"{partition.where} has {len(partition.target)} replicas, and no other broker is alive that could "
+                f"{partition.where} has {has}, and no other broker is alive that could "
                 f"take the one of broker {leaving}; add a broker first"
             )
         used = {racks.get(broker) for broker in others}

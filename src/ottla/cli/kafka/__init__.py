@@ -5,7 +5,6 @@ of Kafka's own tool. Errors are Ottla's: one line on stderr, status 2 for wrong 
 
     flags.py                 flags that tools share, and how a tool connects
     tables.py                tables as those tools print them
-    plan_files.py            JSON files of partitions, which some tools read
     topics.py                kafka-topics; describing_topics.py is its --describe
     consumer_groups.py       kafka-consumer-groups; groups.py asks, describing_groups.py and resetting_groups.py do
     console_producer.py      console_consumer.py      configs.py          acls.py             get_offsets.py

@@ -3,7 +3,7 @@
 import argparse
 
 from ottla.cli.kafka.flags import TIMEOUT_MS, add_client_flags, explain_code, open_client
-from ottla.cli.kafka.plan_files import read_partitions
+from ottla.cli.plan_files import read_partitions
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -5,8 +5,8 @@ import argparse
 from ottla.cli.cluster.elections import ELECTION_NOT_NEEDED
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.kafka.flags import TIMEOUT_MS, add_client_flags, add_switches, explain_code, open_client
-from ottla.cli.kafka.plan_files import read_partitions
 from ottla.cli.numbers import parse_partition
+from ottla.cli.plan_files import read_partitions
 from ottla.topic_partition import TopicPartition
 
 TYPES = {"preferred": 0, "unclean": 1}

@@ -11,8 +11,9 @@ from ottla.cli.cluster.overview import Overview, list_reassignments, observe, pa
 from ottla.cli.cluster.plans import Plan, plan_spread, read_plan
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.kafka.flags import add_client_flags, add_switches, choose_action, require
-from ottla.cli.kafka.plan_files import read_json
 from ottla.cli.numbers import INT64_MAX, int_between, parse_count
+from ottla.cli.output import counted
+from ottla.cli.plan_files import read_json
 from ottla.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def run(options: argparse.Namespace) -> None:
     elif action != "list":
         require(options, "reassignment-json-file")
         path = options.reassignment_json_file
-        plan = read_plan(json.dumps(read_json(path)), path)
+        plan = read_plan(read_json(path), path)
     with open_own_client(options) as own:
         if action == "list":
             _list(own)
@@ -111,7 +112,8 @@ def _execute(own: "Client", overview: Overview, plan: Plan, options: argparse.Na
     if options.disallow_replication_factor_change:
         for where, replicas in plan.items():
             if len(replicas) != len(current[where]):
-                raise CommandError(f"{where} has {len(current[where])} replicas, and the plan {len(replicas)}")
+                has = counted(len(current[where]), "replica")
+                raise CommandError(f"{where} has {has}, and the plan {len(replicas)}")
     print(f"Current partition replica assignment\n\n{_write(current, 'any')}\n")
     print("Save this to use as the --reassignment-json-file option during rollback")
     if options.throttle > 0:

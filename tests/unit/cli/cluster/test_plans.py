@@ -1,6 +1,7 @@
 """Plans of reassignments: what moves where, and Kafka's file format for it."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -29,28 +30,41 @@ def cluster(partitions: list[PartitionState], racks: dict[int, str | None], fenc
 
 def test_a_plan_survives_writing_and_reading() -> None:
     plan: Plan = {TopicPartition("b", 1): (3, 1), TopicPartition("a", 0): (1, 2)}
-    assert read_plan(json.dumps(write_plan(plan)), "file") == plan
+    assert read_plan(json.loads(json.dumps(write_plan(plan))), "file") == plan
+
+
+ENTRY: dict[str, Any] = {"topic": "t", "partition": 0, "replicas": [1, 2]}
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("document", "said"),
     [
-        "",
-        "[]",
-        "{}",
-        '{"partitions": 1}',
-        '{"partitions": [{"topic": "t", "partition": 0}]}',
-        '{"partitions": [{"topic": 1, "partition": 0, "replicas": [1]}]}',
-        '{"partitions": [{"topic": "t", "partition": 0, "replicas": []}]}',
-        '{"partitions": [{"topic": "t", "partition": 0, "replicas": ["1"]}]}',
-        '{"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}, '
-        '{"topic": "t", "partition": 0, "replicas": [2]}]}',
+        ([], 'no list "partitions"'),
+        ({}, 'no list "partitions"'),
+        ({"partitions": None}, 'no list "partitions"'),
+        ({"partitions": [ENTRY], "version": 2}, "version 2 is not known, only 1"),
+        ({"partitions": [None]}, "names no topic"),
+        ({"partitions": [{**ENTRY, "topic": 1}]}, "names no topic"),
+        ({"partitions": [{**ENTRY, "partition": 2**31}]}, "names no partition from 0 to 2147483647"),
+        ({"partitions": [{"topic": "t", "partition": 0}]}, "t-0: replicas must be a list of broker ids"),
+        ({"partitions": [{**ENTRY, "replicas": []}]}, "t-0: replicas must be a list of broker ids"),
+        ({"partitions": [{**ENTRY, "replicas": ["1"]}]}, "t-0: replicas must be a list of broker ids"),
+        ({"partitions": [{**ENTRY, "replicas": [99999999999]}]}, "t-0: replicas must be a list of broker ids"),
+        ({"partitions": [{**ENTRY, "log_dirs": ["any", "/data"]}]}, "t-0: log_dirs must be 'any' for each replica"),
+        ({"partitions": [{**ENTRY, "log_dirs": ["any"]}]}, "t-0: log_dirs must be 'any' for each replica"),
+        ({"partitions": [ENTRY, {**ENTRY, "replicas": [2]}]}, "t-0 is named twice"),
     ],
 )
-def test_a_file_that_is_no_plan_is_a_usage_error(text: str) -> None:
+def test_a_file_that_is_no_plan_is_a_usage_error(document: Any, said: str) -> None:
     with pytest.raises(CommandError, match=r"^file: ") as refused:
-        read_plan(text, "file")
+        read_plan(document, "file")
+    assert said in str(refused.value)
     assert refused.value.status == USAGE_ERROR
+
+
+def test_a_plan_as_kafkas_tool_writes_it_is_read() -> None:
+    document = {"version": 1, "partitions": [{**ENTRY, "log_dirs": ["any", "any"]}]}
+    assert read_plan(document, "file") == {TopicPartition("t", 0): (1, 2)}
 
 
 def test_spreading_gives_every_broker_the_same_share() -> None:
@@ -63,7 +77,7 @@ def test_spreading_gives_every_broker_the_same_share() -> None:
 
 
 def test_spreading_over_too_few_brokers_is_refused() -> None:
-    with pytest.raises(CommandError, match="t-0 has 2 replicas"):
+    with pytest.raises(CommandError, match="t-0 has 2 replicas, and only 1 broker can take them"):
         plan_spread([partition(0, 1, 2)], (3,))
 
 
@@ -83,6 +97,11 @@ def test_draining_keeps_replicas_in_different_racks() -> None:
 def test_draining_needs_a_broker_that_is_alive_and_holds_no_replica_yet() -> None:
     with pytest.raises(CommandError, match="t-0 has 2 replicas, and no other broker is alive"):
         plan_drain(cluster([partition(0, 1, 2)], dict.fromkeys((1, 2, 3)), fenced=(3,)), 1)
+
+
+def test_a_single_replica_is_counted_as_one() -> None:
+    with pytest.raises(CommandError, match="t-0 has 1 replica, and no other broker"):
+        plan_drain(cluster([partition(0, 1)], {1: None}), 1)
 
 
 def test_only_what_changes_is_moved() -> None:
