@@ -1,9 +1,11 @@
 """ListConfigResources: the resources that have settings: topics, brokers, their loggers, groups, client metrics.
 
+As in Kafka, fenced brokers are among them, and brokers that the client cannot reach are not.
 Versions: 0 client metrics only (KIP-714); 1 any type, and all types if the request names none (KIP-1142).
 """
 
-from ottla.broker.call import Call
+from ottla.broker.addresses import can_reach
+from ottla.broker.call import Call, Client
 from ottla.broker.node import Node
 from ottla.cluster.changes import ConfigResource as Resource
 from ottla.cluster.configs import BROKER_LOGGER
@@ -37,14 +39,14 @@ def handle(node: Node, call: Call[ListConfigResourcesRequest]) -> ListConfigReso
             ConfigResource(resource_name=name, resource_type=number)
             for number in ALL_TYPES
             if number in types
-            for name in list_names(node.image, number)
+            for name in list_names(node.image, call.client, number)
         ]
     )
 
 
-def list_names(image: Image, resource_type: int) -> list[str]:
+def list_names(image: Image, client: Client, resource_type: int) -> list[str]:
     if resource_type == Resource.TOPIC:
         return sorted(image.topics_by_name)
     if resource_type in (Resource.BROKER, BROKER_LOGGER):
-        return [str(broker.id) for broker in image.alive_brokers()]
+        return [str(broker.id) for broker in image.all_brokers() if can_reach(broker, client)]
     return sorted(name for number, name in image.configs if number == resource_type)
