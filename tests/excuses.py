@@ -66,7 +66,7 @@ BLOCKS = {
         "yield catalogue": FRAGMENT,
         ".venv/bin/python tools": DEVELOPMENT,
     },
-    "docs/contributing/add-a-setting.md": {"queued_max_requests": FRAGMENT, ".venv/bin/python -m pytest": DEVELOPMENT},
+    "docs/contributing/add-a-setting.md": {"fetch_max_bytes": FRAGMENT, ".venv/bin/python -m pytest": DEVELOPMENT},
     "docs/contributing/add-an-api.md": {
         "less src": DEVELOPMENT,
         '"""ListPartitionReassignments': FRAGMENT,

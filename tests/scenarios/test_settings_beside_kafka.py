@@ -28,8 +28,11 @@ STARTED_DIFFERENTLY = {
     "transaction.state.log.replication.factor",
 }
 """Settings with which the tests start the two brokers differently. Their values and sources are not compared."""
-OTHER_DEFAULTS = {"max.connections.per.ip", "queued.max.request.bytes"}
-"""Ottla limits both; Kafka does not."""
+OTHER_DEFAULTS = {
+    *("max.connections.per.ip", "queued.max.request.bytes"),  # Ottla limits both; Kafka does not
+    *("socket.listen.backlog.size", "socket.receive.buffer.bytes", "socket.send.buffer.bytes"),
+}
+"""Settings whose default is another one than Kafka's on purpose: the reference of settings says so."""
 FIXED = {
     *("config.providers", "listener.security.protocol.map", "listeners", "metric.reporters", "principal.builder.class"),
     *("sasl.enabled.mechanisms", "sasl.jaas.config", "sasl.mechanism.inter.broker.protocol", "ssl.cipher.suites"),

@@ -530,6 +530,9 @@ def find_connection_limits(config: BrokerConfig) -> Mapping[str, int]:
 
 def _server_settings(config: BrokerConfig, connections_max: int) -> ServerSettings:
     return ServerSettings(
+        socket_listen_backlog_size=config.socket_listen_backlog_size,
+        socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        socket_send_buffer_bytes=config.socket_send_buffer_bytes,
         socket_request_max_bytes=config.socket_request_max_bytes,
         queued_max_request_bytes=config.queued_max_request_bytes,
         max_connections=config.max_connections,

@@ -62,12 +62,25 @@ group.coordinator.cached.buffer.max.bytes int 1048588
 group.coordinator.threads int 4
 group.share.assignment.interval.ms int 1000
 group.share.assignors list simple
+group.share.delivery.count.limit int 5
+group.share.heartbeat.interval.ms int 5000
 group.share.max.assignment.interval.ms int 15000
 group.share.max.delivery.count.limit int 10
+group.share.max.heartbeat.interval.ms int 15000
 group.share.max.partition.max.record.locks int 4000
+group.share.max.record.lock.duration.ms int 60000
+group.share.max.session.timeout.ms int 60000
+group.share.max.share.sessions int 2000
+group.share.max.size int 200
 group.share.min.assignment.interval.ms int 0
 group.share.min.delivery.count.limit int 2
+group.share.min.heartbeat.interval.ms int 5000
 group.share.min.partition.max.record.locks int 100
+group.share.min.record.lock.duration.ms int 15000
+group.share.min.session.timeout.ms int 45000
+group.share.partition.max.record.locks int 2000
+group.share.record.lock.duration.ms int 30000
+group.share.session.timeout.ms int 45000
 group.streams.assignment.interval.ms int 1000
 group.streams.heartbeat.interval.ms int 5000
 group.streams.initial.rebalance.delay.ms int 3000
@@ -87,6 +100,7 @@ kafka.metrics.reporters list ""
 log.cleaner.threads int 1
 log.dir.failure.timeout.ms long 30000
 metadata.log.dir string -
+metadata.log.max.record.bytes.between.snapshots long 20971520
 metadata.log.max.snapshot.interval.ms long 3600000
 metadata.log.segment.bytes int 1073741824
 metadata.log.segment.ms long 604800000
@@ -105,6 +119,7 @@ offsets.load.buffer.size int 5242880
 offsets.topic.compression.codec int 0
 process.roles list ""
 producer.purgatory.purge.interval.requests int 1000
+queued.max.requests int 500
 remote.fetch.max.wait.ms int 500
 remote.list.offsets.request.timeout.ms long 30000
 remote.log.index.file.cache.total.size.bytes long 1073741824
@@ -143,6 +158,7 @@ sasl.kerberos.ticket.renew.jitter double 0.05
 sasl.kerberos.ticket.renew.window.factor double 0.8
 sasl.login.callback.handler.class class -
 sasl.login.class class -
+sasl.login.connect.timeout.ms int -
 sasl.login.refresh.buffer.seconds short 300
 sasl.login.refresh.min.period.seconds short 60
 sasl.login.refresh.window.factor double 0.8
@@ -169,6 +185,10 @@ share.coordinator.cached.buffer.max.bytes int 1048588
 share.coordinator.load.buffer.size int 5242880
 share.coordinator.snapshot.update.records.per.snapshot int 500
 share.coordinator.state.topic.compression.codec int 0
+share.coordinator.state.topic.min.isr short 2
+share.coordinator.state.topic.num.partitions int 50
+share.coordinator.state.topic.replication.factor short 3
+share.coordinator.state.topic.segment.bytes int 104857600
 share.coordinator.threads int 1
 share.coordinator.write.timeout.ms int 5000
 share.fetch.purgatory.purge.interval.requests int 1000
@@ -179,6 +199,7 @@ ssl.provider string -
 ssl.secure.random.implementation string -
 ssl.trustmanager.algorithm string PKIX
 transaction.state.log.load.buffer.size int 5242880
+transaction.two.phase.commit.enable boolean false
 """
 
 _HIDDEN = """
@@ -200,6 +221,7 @@ internal.metadata.log.segment.bytes int -
 internal.metadata.max.batch.size.in.bytes int 8388608
 kafka.csv.metrics.dir string kafka_metrics
 kafka.csv.metrics.reporter.enabled boolean false
+leader.imbalance.per.broker.percentage int 10
 log.cleanup.interval.mins int 10
 log.flush.interval.ms.per.topic string ""
 log.message.downconversion.enable boolean true

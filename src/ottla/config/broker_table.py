@@ -154,17 +154,22 @@ class BrokerSettings(AuthorizerSettings, QuotaSettings, SecuritySettings):
         INT, 5000, at_least(0),
         doc="Limit of committed offsets (of a group in a partition) with metrics of their own, the lag among them.",
     )
-    queued_max_requests = Setting(
-        INT, 500, at_least(1),
-        doc="Limit of waiting requests above which the broker stops reading.",
-    )
     queued_max_request_bytes = Setting(
         LONG, 50_331_648,
         doc="Bytes of requests in memory above which the broker stops reading. -1: no limit, which is Kafka's default.",
     )
-    socket_listen_backlog_size = Setting(INT, 50, at_least(1), doc="Limit of connections that wait to be accepted.")
-    socket_receive_buffer_bytes = Setting(INT, 102_400, doc="SO_RCVBUF of client sockets; -1: default of the system.")
-    socket_send_buffer_bytes = Setting(INT, 102_400, doc="SO_SNDBUF of client sockets; -1: default of the system.")
+    socket_listen_backlog_size = Setting(
+        INT, 1024, at_least(1),
+        doc="Limit of connections that wait to be accepted; the system may have a lower one. Kafka's default is 50.",
+    )
+    socket_receive_buffer_bytes = Setting(
+        INT, -1, between(1, INT_MAX, otherwise=-1),
+        doc="SO_RCVBUF of connections. -1: the system adapts it. Kafka's 102400 limits the rate over long distances.",
+    )
+    socket_send_buffer_bytes = Setting(
+        INT, -1, between(1, INT_MAX, otherwise=-1),
+        doc="SO_SNDBUF of connections. -1: the system adapts it. Kafka's 102400 limits the rate over long distances.",
+    )
     socket_request_max_bytes = Setting(
         INT, 104_857_600, at_least(1),
         doc="Largest request. The connection of a client that sends a larger one is closed.",
@@ -343,18 +348,10 @@ class BrokerSettings(AuthorizerSettings, QuotaSettings, SecuritySettings):
         doc="Default of local.retention.ms of a topic.",
     )
     # Metadata and replication
-    metadata_log_max_record_bytes_between_snapshots = Setting(
-        LONG, 20_971_520, at_least(1),
-        doc="Bytes of the metadata log after which a snapshot is written.",
-    )
     auto_leader_rebalance_enable = Setting(BOOLEAN, True, doc="Give leadership back to the preferred replica.")
     leader_imbalance_check_interval_seconds = Setting(
         LONG, 300, at_least(1),
         doc="How often it is checked whether preferred replicas lead.",
-    )
-    leader_imbalance_per_broker_percentage = Setting(
-        INT, 10, at_least(0),
-        doc="Per cent of a broker's preferred partitions that others may lead before leadership is given back.",
     )
     controlled_shutdown_enable = Setting(BOOLEAN, True, doc="Hand leadership over before the broker stops.")
     controlled_shutdown_max_retries = Setting(
@@ -479,68 +476,6 @@ class BrokerSettings(AuthorizerSettings, QuotaSettings, SecuritySettings):
         doc="Replicas of __consumer_offsets. Created once so many brokers are alive; a broker alone has one.",
     )
     offsets_topic_segment_bytes = Setting(INT, 104_857_600, at_least(1), doc="segment.bytes of __consumer_offsets.")
-    group_share_delivery_count_limit = Setting(
-        INT, 5, between(2, 10),
-        doc="Limit of attempts to deliver a record to a share group.",
-    )
-    group_share_heartbeat_interval_ms = Setting(
-        INT, 5000, at_least(1),
-        doc="Heartbeat interval of the members of a share group.",
-    )
-    group_share_max_heartbeat_interval_ms = Setting(
-        INT, 15_000, at_least(1),
-        doc="Longest heartbeat interval that a share group may set.",
-    )
-    group_share_min_heartbeat_interval_ms = Setting(
-        INT, 5000, at_least(1),
-        doc="Shortest heartbeat interval that a share group may set.",
-    )
-    group_share_session_timeout_ms = Setting(
-        INT, 45_000, at_least(1),
-        doc="Session time-out of the members of a share group.",
-    )
-    group_share_max_session_timeout_ms = Setting(
-        INT, 60_000, at_least(1),
-        doc="Longest session time-out that a share group may set.",
-    )
-    group_share_min_session_timeout_ms = Setting(
-        INT, 45_000, at_least(1),
-        doc="Shortest session time-out that a share group may set.",
-    )
-    group_share_max_size = Setting(INT, 200, between(1, 1000), doc="Limit of members of a share group.")
-    group_share_max_share_sessions = Setting(INT, 2000, at_least(1), doc="Limit of share sessions.")
-    group_share_partition_max_record_locks = Setting(
-        INT, 2000, between(100, 10000),
-        doc="Limit of records of a partition that a share group holds at a time.",
-    )
-    group_share_record_lock_duration_ms = Setting(
-        INT, 30_000, between(1000, 3600000),
-        doc="How long a member of a share group holds a record.",
-    )
-    group_share_max_record_lock_duration_ms = Setting(
-        INT, 60_000, between(30000, 3600000),
-        doc="Longest lock duration that a share group may set.",
-    )
-    group_share_min_record_lock_duration_ms = Setting(
-        INT, 15_000, between(1000, 30000),
-        doc="Shortest lock duration that a share group may set.",
-    )
-    share_coordinator_state_topic_num_partitions = Setting(
-        INT, 50, at_least(1),
-        doc="Partitions of __share_group_state.",
-    )
-    share_coordinator_state_topic_replication_factor = Setting(
-        SHORT, 3, at_least(1),
-        doc="Replicas of __share_group_state; no more than there are brokers.",
-    )
-    share_coordinator_state_topic_min_isr = Setting(
-        SHORT, 2, at_least(1),
-        doc="min.insync.replicas of __share_group_state; no more than its replicas.",
-    )
-    share_coordinator_state_topic_segment_bytes = Setting(
-        INT, 104_857_600, at_least(1),
-        doc="segment.bytes of __share_group_state.",
-    )
     # Producers and transactions
     producer_id_expiration_ms = Setting(
         INT, 86_400_000, at_least(1), mode=CLUSTER_WIDE,
@@ -565,10 +500,6 @@ class BrokerSettings(AuthorizerSettings, QuotaSettings, SecuritySettings):
     transaction_remove_expired_transaction_cleanup_interval_ms = Setting(
         INT, 3_600_000, at_least(1),
         doc="How often expired transactional ids are removed.",
-    )
-    transaction_two_phase_commit_enable = Setting(
-        BOOLEAN, False,
-        doc="Allow transactions whose two-phase commit an external coordinator controls.",
     )
     transactional_id_expiration_ms = Setting(
         INT, 604_800_000, at_least(1),

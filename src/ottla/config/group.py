@@ -69,59 +69,59 @@ class GroupConfig(Settings):
         1000,
         at_least(0),
         synonyms=_of_broker("share.assignment.interval.ms"),
-        doc="Shortest time between two assignments of a share group.",
+        doc="No effect: share groups are not supported.",
     )
     share_auto_offset_reset = Setting(
         STRING,
         "latest",
         _offset_reset,
-        doc="Where a new share group starts to read: latest, earliest or by_duration:P1D.",
+        doc="No effect: share groups are not supported.",
     )
     share_delivery_count_limit = Setting(
         INT,
         5,
         at_least(2),
         synonyms=_of_broker("share.delivery.count.limit"),
-        doc="Attempts to deliver a record to a share group.",
+        doc="No effect: share groups are not supported.",
     )
     share_heartbeat_interval_ms = Setting(
         INT,
         5000,
         at_least(1),
         synonyms=_of_broker("share.heartbeat.interval.ms"),
-        doc="Heartbeat interval of a share group's members.",
+        doc="No effect: share groups are not supported.",
     )
     share_isolation_level = Setting(
         STRING,
         "read_uncommitted",
         one_of("read_committed", "read_uncommitted"),
-        doc="Whether a share group gets records of open and aborted transactions.",
+        doc="No effect: share groups are not supported.",
     )
     share_partition_max_record_locks = Setting(
         INT,
         2000,
         at_least(100),
         synonyms=_of_broker("share.partition.max.record.locks"),
-        doc="Records of a partition that a share group may hold at once.",
+        doc="No effect: share groups are not supported.",
     )
     share_record_lock_duration_ms = Setting(
         INT,
         30_000,
         at_least(1000),
         synonyms=_of_broker("share.record.lock.duration.ms"),
-        doc="How long a member of a share group may hold a record.",
+        doc="No effect: share groups are not supported.",
     )
     share_renew_acknowledge_enable = Setting(
         BOOLEAN,
         True,
-        doc="Whether members of a share group may extend the time that they hold a record.",
+        doc="No effect: share groups are not supported.",
     )
     share_session_timeout_ms = Setting(
         INT,
         45_000,
         at_least(1),
         synonyms=_of_broker("share.session.timeout.ms"),
-        doc="Time without a heartbeat after which a member of a share group is removed.",
+        doc="No effect: share groups are not supported.",
     )
     streams_assignment_interval_ms = Setting(
         INT,

@@ -196,7 +196,6 @@ class SecuritySettings(Settings):
         INT, 100, at_least(0),
         doc="How long the answer to a failed authentication is held back.",
     )
-    sasl_login_connect_timeout_ms = Setting(INT, None, at_least(1), doc="Time to connect to an OAuth provider.")
     sasl_login_read_timeout_ms = Setting(INT, None, at_least(1), doc="Time for an OAuth provider to answer.")
     # OAUTHBEARER
     sasl_oauthbearer_jwks_endpoint_url = Setting(

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-BACKLOG = 1024
 CANCELLATION_S = 1.0  # for cancelled requests to end
 
 
@@ -72,27 +71,40 @@ class Server:
         await self._resolve_names()
         sockets = await bind_sockets(loop, host, port)
         bound_port = int(sockets[0].getsockname()[1])
+        backlog = self.traffic.settings.socket_listen_backlog_size
         factory, entrance = self.protocol_factory(listener), self._entrances.get(listener)
         for bound in sockets:
+            self._size_buffers(bound)
             if entrance is not None and entrance.security.has_tls:
-                tls = self._make_tls_listener(bound, factory, entrance)
+                tls = self._make_tls_listener(bound, factory, entrance, backlog)
                 self._listeners.append(tls)
                 if self._is_open:
                     await tls.start_serving()
             else:
-                server = await loop.create_server(factory, sock=bound, backlog=BACKLOG, start_serving=self._is_open)
+                server = await loop.create_server(factory, sock=bound, backlog=backlog, start_serving=self._is_open)
                 self._listeners.append(server)
         return bound_port
 
     def _make_tls_listener(
-        self, bound: socket.socket, factory: Callable[[], Connection], entrance: "Entrance"
+        self, bound: socket.socket, factory: Callable[[], Connection], entrance: "Entrance", backlog: int
     ) -> "TlsListener":
         from ottla.server.handshakes import Handshakes, TlsListener  # a server without TLS does without
 
         if self._handshakes is None:
             self._handshakes = Handshakes(self.traffic, self._offload)
         entrance.turns = self._handshakes.turns
-        return TlsListener(bound, factory, entrance.security, self._handshakes, BACKLOG, entrance.logins)
+        return TlsListener(bound, factory, entrance.security, self._handshakes, backlog, entrance.logins)
+
+    def _size_buffers(self, bound: socket.socket) -> None:
+        """Set the buffers that are chosen, before anybody connects: accepted sockets inherit them.
+
+        Linux adapts the buffers of each connection to its network, and no longer does so for one that was set.
+        """
+        settings = self.traffic.settings
+        if settings.socket_receive_buffer_bytes > 0:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.socket_receive_buffer_bytes)
+        if settings.socket_send_buffer_bytes > 0:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.socket_send_buffer_bytes)
 
     async def open(self) -> None:
         """Accept connections on every address."""

@@ -33,6 +33,9 @@ log = logging.getLogger(__name__)
 class ServerSettings:
     """Limits of a server, named as in Kafka where Kafka has them."""
 
+    socket_listen_backlog_size: int = 1024
+    socket_receive_buffer_bytes: int = -1  # -1: the system's choice
+    socket_send_buffer_bytes: int = -1
     socket_request_max_bytes: int = 104_857_600
     queued_max_request_bytes: int = 50_331_648  # of all connections together; -1: no limit
     max_connections: int = 2_147_483_647

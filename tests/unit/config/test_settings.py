@@ -1,9 +1,15 @@
 """Broker settings: Kafka's names and syntax, refusals in one line."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from ottla.config import BrokerConfig, ConfigError, UpdateMode, read_properties, render
 from ottla.config.accepted import ACCEPTED
+from ottla.config.topic import TopicConfig
+
+ROOT = Path(__file__).parents[3]
 
 REFUSALS = [
     ({"log.segmnet.bytes": "1"}, "unknown setting 'log.segmnet.bytes'; did you mean 'log.segment.bytes'?"),
@@ -127,7 +133,7 @@ def test_a_zookeeper_file_works() -> None:
     assert (config.node_id, config.zookeeper_connect) == (0, "localhost:2181/kafka")
     assert config.zookeeper_connection_timeout_ms == 18_000
     assert config.controlled_shutdown_max_retries == 2
-    assert config.leader_imbalance_per_broker_percentage == 20
+    assert config.value("leader.imbalance.per.broker.percentage") == 20
 
 
 def test_settings_are_frozen_and_compare_by_value() -> None:
@@ -149,6 +155,39 @@ def test_the_table_describes_each_setting() -> None:
     assert BrokerConfig.num_partitions is BrokerConfig.table["num.partitions"]
     assert all(entry.doc for entry in BrokerConfig.table.values())
     assert not setting.sensitive
+
+
+CHECKED_ONLY = {
+    "principal.builder.class",
+    "sasl.server.callback.handler.class",
+    "ssl.engine.factory.class",
+    "ssl.protocol",
+    "zookeeper.ssl.keystore.type",
+    "zookeeper.ssl.truststore.type",
+}
+"""Settings whose effect is that a broker with another value, which would ask for what is not there, does not start."""
+
+
+def test_every_setting_of_the_table_is_read() -> None:
+    """A setting that nothing reads has no effect, and belongs to the accepted ones."""
+    sources = [path for path in (ROOT / "src").rglob("*.py") if not path.name.endswith("_table.py")]
+    attributes: set[str] = set()
+    names = set(CHECKED_ONLY)
+    for path in sources:
+        text = path.read_text()
+        attributes.update(re.findall(r"\.(\w+)", text))
+        if path.parent.name != "config":  # where each table and what belongs together is named
+            names.update(re.findall(r'"([a-z0-9.]+)"', text))
+    synonyms = (synonym for setting in TopicConfig.table.values() for synonym in setting.synonyms)
+    names.update(synonym.name for synonym in synonyms)
+    for name in ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms"):  # GroupConfig.in_force
+        names.update(f"group.consumer.{limit}{name}" for limit in ("", "min.", "max."))
+    unread = [
+        name
+        for name, setting in BrokerConfig.table.items()
+        if name not in names and setting.attribute not in attributes
+    ]
+    assert unread == []
 
 
 def test_a_value_renders_as_kafka_writes_it() -> None:

@@ -581,6 +581,36 @@ def test_every_interface_means_each_family_that_the_machine_has(
 
 
 @on_both_loops
+def test_the_settings_of_sockets_are_applied(loop: str) -> None:
+    # To the listening socket, from which accepted ones have their buffers. Linux doubles them for its own needs. Unset,
+    # they are the system's, which adapts them to the network.
+    def read_options(handle: Any) -> tuple[int, ...]:
+        return tuple(handle.getsockopt(socket.SOL_SOCKET, option) for option in (socket.SO_RCVBUF, socket.SO_SNDBUF))
+
+    async def main() -> None:
+        plain = socket.create_server(("127.0.0.1", 0))
+        async with serving(echo) as (server, _):
+            listener: Any = server._listeners[0]
+            assert read_options(listener.sockets[0]) == read_options(plain)
+        plain.close()
+        settings = ServerSettings(
+            socket_listen_backlog_size=7, socket_receive_buffer_bytes=50_000, socket_send_buffer_bytes=60_000
+        )
+        async with serving(echo, settings) as (server, port):
+            listener = server._listeners[0]
+            # In the TCP_INFO of a listening socket, this field has the limit of its queue.
+            info = listener.sockets[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+            assert struct.unpack_from("=I", info, 28) == (7,)
+            await connected(port)
+            await until(lambda: server.connections)
+            (connection,) = server._open_connections()
+            accepted = connection._transport.get_extra_info("socket")
+            assert read_options(listener.sockets[0]) == read_options(accepted) == (100_000, 120_000)
+
+    run(loop, main())
+
+
+@on_both_loops
 def test_an_address_of_another_machine_is_an_error(loop: str) -> None:
     # That there is nothing to listen on is reported, not ignored.
     async def main() -> None:
