@@ -9,8 +9,10 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 import ottla.testing
+from ottla.cluster.producer_ids import BLOCK
 from ottla.errors import ErrorCode
 from ottla.testing import LocalCluster
+from ottla.testing.local_cluster import wait_until
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -75,6 +77,21 @@ def test_changes_fail_in_time_and_records_go_on(cluster: LocalCluster) -> None:
         while client.request(create("later"), 7).topics[0].error_code not in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
             assert time.monotonic() < deadline
     pass_on(producer, consumer, b"after")
+    consumer.close()
+
+
+def test_a_producer_that_begins_while_the_store_is_away_is_served(cluster: LocalCluster) -> None:
+    # Idempotence is the default of Java's producers. Each needs an id, which no broker can reserve meanwhile.
+    cluster.create_topic("orders")
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["orders"])
+    pass_on(Producer({"bootstrap.servers": cluster.bootstrap}), consumer, b"before")
+    reserved = BLOCK * len(cluster.brokers)
+    wait_until(lambda: cluster.brokers[0].inspect(lambda broker: broker.node.image.next_producer_id >= reserved))
+    cluster.stop_store()
+    settings = {"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True}
+    for number in range(5):
+        pass_on(Producer(settings), consumer, b"%d" % number)
     consumer.close()
 
 

@@ -72,6 +72,9 @@ NEW_LOGS_S = 0.2
 ISOLATION_CHECK_S = 1.0
 """How often a broker without a connection to the store asks the others whether it still leads."""
 
+REFILL_S = 1.0
+"""How often a broker looks whether it has producer ids in reserve."""
+
 RELOAD_S = 5.0
 """How often files with certificates are looked at."""
 
@@ -406,6 +409,7 @@ class Member:
             Job("registration after a lost session", RESTART_S, self._stay_registered, 0.0),
             Job("fencing of brokers that are gone", RESTART_S, self._fence_gone, 0.0),
             Job("giving way on full disks", RESTART_S, self._proposals.full_disks.run, 0.0),
+            Job("reservation of producer ids", REFILL_S, self._refill_producer_ids, 0.0),
             Job("asking others while the store is away", ISOLATION_CHECK_S, self._check_isolation),
             *([Job("reload of certificates for other brokers", RELOAD_S, self._reload)] if self._login else []),
         ]
@@ -413,6 +417,10 @@ class Member:
     async def _reload(self) -> None:
         if self._login is not None:
             await self._environment.offload(self._login.reload)
+
+    async def _refill_producer_ids(self) -> None:
+        if self._node is not None and self._is_registered.is_set():
+            await self._node.producer_ids.refill()
 
     def _find_lag_check_s(self) -> float:
         return self._settings().replica_lag_time_max_ms / 2000

@@ -1,6 +1,10 @@
-"""Producer ids, unique in the cluster: a broker reserves a block of them in the metadata and uses it from memory."""
+"""Producer ids, unique in the cluster: a broker reserves blocks of them in the metadata and uses them from memory.
+
+A broker of a cluster keeps a block in reserve, so that producers can begin while the store is away.
+"""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from ottla.cluster.changes import ReserveProducerIds
@@ -21,21 +25,34 @@ class ProducerIds:
         self._metadata = metadata
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
-        self._block = iter(range(0))
+        self._block = range(0)
+        self._reserve = range(0)
 
     async def next(self) -> int:
         """An unused producer id. COORDINATOR_LOAD_IN_PROGRESS, as in Kafka, if no block can be reserved now: producers
         retry after it."""
-        while (producer_id := next(self._block, None)) is None:
-            reserve = partial(
-                reserve_producer_ids, broker_id=self._broker_id, broker_epoch=self._broker_epoch(), count=BLOCK
-            )
+        while not self._block:
+            if self._reserve:
+                self._block, self._reserve = self._reserve, range(0)
+                break
             try:
-                reserved = await self._metadata.change(reserve, RESERVATION_TIMEOUT_S)
+                self._reserve = await self._reserve_block()
             except KafkaError as error:
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"no producer id: {error}") from None
-            self._block = iter(reserved)
+        producer_id, self._block = self._block[0], self._block[1:]
         return producer_id
+
+    async def refill(self) -> None:
+        """Reserve another block, if there is none behind the one in use. Nothing happens if that is impossible now."""
+        if not self._reserve:
+            with suppress(KafkaError):
+                self._reserve = await self._reserve_block()
+
+    async def _reserve_block(self) -> range:
+        decide = partial(
+            reserve_producer_ids, broker_id=self._broker_id, broker_epoch=self._broker_epoch(), count=BLOCK
+        )
+        return await self._metadata.change(decide, RESERVATION_TIMEOUT_S)
 
 
 def reserve_producer_ids(image: Image, broker_id: int, broker_epoch: int, count: int) -> Decision[range]:

@@ -16,7 +16,7 @@ from ottla.cluster.decision import Decision
 from ottla.cluster.image import Image, ReplayError
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.metadata_log import Conflict, Entry, LogDisconnected, LogUnavailable
-from ottla.cluster.producer_ids import reserve_producer_ids
+from ottla.cluster.producer_ids import BLOCK, ProducerIds, reserve_producer_ids
 from ottla.cluster.registration import BrokerRegistration, register_broker
 from ottla.errors import ErrorCode, KafkaError
 
@@ -233,6 +233,30 @@ def test_producer_ids_are_never_given_twice() -> None:
         assert sorted(number for block in blocks for number in block) == list(range(60))
         with pytest.raises(KafkaError):
             await members[0].change(partial(reserve_producer_ids, broker_id=7, broker_epoch=1, count=10))
+
+    run(main())
+
+
+def test_a_broker_has_producer_ids_in_reserve() -> None:
+    # While the log cannot be reached, the block in use and the one behind it are left.
+    async def main() -> None:
+        log = SharedLog(Random(1))
+        metadata = Metadata(log, Random(1))
+        newcomer = BrokerRegistration(1, (b"d" * 16,), (Endpoint("A", "h", 1, "PLAINTEXT"),))
+        await metadata.change(lambda image: register_broker(image, newcomer, "c"))
+        ids = ProducerIds(metadata, 1, lambda: 1)
+        given = [await ids.next()]
+        for _ in range(3):
+            await ids.refill()
+        assert metadata.image.next_producer_id == 2 * BLOCK
+        metadata.close()
+        await ids.refill()  # nothing can be reserved, and nothing is needed
+        given += [await ids.next() for _ in range(2 * BLOCK - 1)]
+        assert given == list(range(2 * BLOCK))
+        await ids.refill()
+        with pytest.raises(KafkaError) as refusal:
+            await ids.next()
+        assert refusal.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     run(main())
 
