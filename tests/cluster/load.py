@@ -97,16 +97,18 @@ class Worker(ABC):
 
 
 class ClientLog(logging.Handler):
-    """What librdkafka tells of an idempotent producer's state, such as a new epoch, to explain a history."""
+    """The last that librdkafka has told of a client's state, such as a new epoch, to explain what the client did."""
 
-    LINES = 300
+    LINES = 1000
 
-    def __init__(self) -> None:
+    def __init__(self, contexts: str) -> None:
         super().__init__()
         self.lines: deque[str] = deque(maxlen=self.LINES)
         self.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-        self.logger = logging.Logger("producer", logging.DEBUG)
-        self.logger.addHandler(self)
+        logger = logging.Logger("client", logging.DEBUG)
+        logger.addHandler(self)
+        self.settings = {"log_level": 7, "debug": contexts, "logger": logger}
+        """Settings of a client whose log this is."""
 
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append(self.format(record))
@@ -121,13 +123,11 @@ class LedgerProducer(Worker):
         self._partitions = partitions
         self._events = events
         self._sent = self._answered = 0
-        self.client_log = ClientLog()
+        self.client_log = ClientLog("eos")
         self._producer = Producer(
             QUIET
+            | self.client_log.settings
             | {
-                "log_level": 7,
-                "debug": "eos",
-                "logger": self.client_log.logger,
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
                 "linger.ms": 2,
@@ -271,10 +271,12 @@ class Reader(Worker):
         self._read_committed = read_committed
         self._group = group
         self._bootstrap = bootstrap
+        self.client_log = ClientLog("cgrp")
 
     def work(self) -> None:
         consumer = Consumer(
             QUIET
+            | (self.client_log.settings if self._group else {})
             | {
                 "bootstrap.servers": self._bootstrap,
                 "group.id": self._group or "unused",

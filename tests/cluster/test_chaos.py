@@ -46,10 +46,12 @@ def play_round(nodes: OttlaNodes, name: str, random: Random) -> None:
     problems = [str(violation) for violation in check(load.history)]
     print(f"{len(load.history.events)} events, {load.describe()}")
     print(administrator.describe())
-    if problems:
+    if problems or failures:
         explanation = nodes.directory / f"problems-{name}.txt"
-        clients = [line for producer in load.producers for line in (producer.name, *producer.client_log.lines)]
-        batches = administrator.describe_batches(load.ledger[0].topic)
+        logs = [(each.name, each.client_log) for each in load.producers]
+        logs += [(each.name, each.client_log) for each in load.members]
+        clients = [line for client, log in logs for line in (client, *log.lines)]
+        batches = administrator.describe_batches(load.ledger[0].topic) if problems else []
         explanation.write_text("\n".join([*problems, *faults.told, *administrator.told, *clients, *batches]))
         print(f"what was found, done, and told by clients, and all batches: {explanation}")
     assert not problems and not failures, (faults.told, problems[:10], failures)
