@@ -52,7 +52,7 @@ def test_a_lost_zookeeper_is_refused_and_restored(tmp_path: Path, capsys: pytest
         producer.produce("orders", b"kept")
         assert producer.flush(PATIENCE_S) == 0
         assert main(["cluster", "restore", "--zookeeper", f"{first.address}/ottla", "--data", str(data)]) == 1
-        assert "brokers are running on this store" in capsys.readouterr().err
+        assert f"brokers are running on ZooKeeper at {first.address}/ottla: 1." in capsys.readouterr().err
         end(broker)
         first.stop()
 
@@ -60,6 +60,16 @@ def test_a_lost_zookeeper_is_refused_and_restored(tmp_path: Path, capsys: pytest
         refused = start_broker(data, f"{second.address}/ottla")
         output, _ = refused.communicate(timeout=PATIENCE_S)
         assert refused.returncode == 1 and output.count("\n") == 1 and "restore" in output, output
+        assert f"ZooKeeper at {second.address}/ottla ends at version 0" in output and "another server or path" in output
+
+        other = start_broker(tmp_path / "other", f"{second.address}/era")
+        assert " ready on " in read_line(other)
+        end(other)
+        assert main(["cluster", "restore", "--zookeeper", f"{second.address}/era", "--data", str(data)]) == 1
+        assert f"ZooKeeper at {second.address}/era holds cluster " in capsys.readouterr().err
+        other = start_broker(tmp_path / "other", f"{second.address}/era")
+        assert " ready on " in read_line(other)
+        end(other)
 
         assert main(["cluster", "restore", "--zookeeper", f"{second.address}/ottla", "--data", str(data)]) == 0
         assert "was written to" in capsys.readouterr().out

@@ -454,6 +454,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.broker.broker": "makes the one Random of a real broker, unless a simulator brings its own",
             "ottla.cli.ports": "so that two callers pick different ports",
             "ottla.cli.certificates": "the password of the key stores",
+            "ottla.cli.cluster.restore": "the jitter of its attempts to reach ZooKeeper again",
             "ottla.cli.user": "salts and passwords of users",
             "ottla.testing.security": "passwords of a test's users",
             "ottla.testing.users": "salts of a test's users",

@@ -160,15 +160,16 @@ class Member:
         metadata.on_entry(copy.add)
         await self._membership.connect()
         image = await metadata.load()
-        copy.require(image.version)
+        check_not_behind(self._store.name, image.version, copy.head)
         for directory in directories:
-            _check_identity(directory, config.node_id, image)
+            _check_identity(directory, config.node_id, image, self._store.name)
         if image.cluster_id is None:
             self._imported = await self._read_metadata_of_single_broker()
         elif is_single_broker(environment.disk, directories[0]):
             retire_metadata(environment.disk, directories[0])  # a crash came between the import and this
         else:
-            check_not_behind(image.version, max(directory.broker_epoch for directory in directories))
+            applied = max(directory.broker_epoch for directory in directories)
+            check_not_behind(self._store.name, image.version, applied)
         return metadata
 
     @property
@@ -185,8 +186,9 @@ class Member:
         known = next((each for each in self._directories if each.identity), None)
         if known is not None and known.identity is not None:
             raise DirectoryError(
-                f"{known.path} belongs to cluster {known.identity.cluster_id}, and the store is empty: it was emptied "
-                f"(ottla cluster restore), or zookeeper.connect names another one"
+                f"{known.path} belongs to cluster {known.identity.cluster_id}, and {self._store.name} is empty: "
+                f"zookeeper.connect names another server or path than before, or what was there is lost (ottla cluster "
+                f"restore)"
             )
         return None
 
@@ -563,7 +565,7 @@ def _find_intact_epoch(directories: Sequence[DataDirectory]) -> int | None:
     return epochs.pop() if len(epochs) == 1 and min(epochs) >= 0 else None
 
 
-def _check_identity(directory: DataDirectory, node_id: int, image: Image) -> None:
+def _check_identity(directory: DataDirectory, node_id: int, image: Image, store_name: str) -> None:
     """DirectoryError if the directory belongs to another cluster or broker than those of this metadata."""
     identity = directory.identity
     if identity is None:
@@ -572,7 +574,8 @@ def _check_identity(directory: DataDirectory, node_id: int, image: Image) -> Non
         raise DirectoryError(f"{directory.path} belongs to node {identity.node_id}, not to node {node_id}")
     if image.cluster_id is not None and identity.cluster_id != image.cluster_id:
         raise DirectoryError(
-            f"{directory.path} belongs to cluster {identity.cluster_id}, but the store holds cluster {image.cluster_id}"
+            f"{directory.path} belongs to cluster {identity.cluster_id}, but {store_name} holds cluster "
+            f"{image.cluster_id}"
         )
 
 

@@ -20,7 +20,8 @@ znodes.py          names and data of the store's nodes
 nodes.py           creates and deletes such nodes
 membership.py      this broker's session with the store, and its registration
 broker_ids.py      ids for brokers that were started without one
-local_copy.py      every broker's copy of the shared log, and a lost store written again from it
+local_copy.py      every broker's copy of the shared log
+restore.py         a lost store, written again from such a copy
 controller.py      the broker that fences others, and restores leaders
 connection.py      one session with the store after the other
 store.py           the interface of a coordination store: what ZooKeeper promises

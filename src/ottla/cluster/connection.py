@@ -29,6 +29,10 @@ class StoreConnection:
         self._listeners.append(listener)
 
     @property
+    def store_name(self) -> str:
+        return self._store.name
+
+    @property
     def is_connected(self) -> bool:
         return self._session is not None and self._session.state is SessionState.CONNECTED
 

@@ -2,30 +2,24 @@
 
 The copy is written behind the replay: it may lack the last entries after a crash. It has two uses. A broker finds out
 that the store was emptied or restored from an old copy, and refuses to follow it. And a store that was lost is written
-again from the newest copy (`ottla cluster restore`), instead of losing every topic.
+again from the newest copy (`restore.py`), instead of losing every topic.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable
 
-from ottla.cluster import znodes
-from ottla.cluster.broker_ids import keep_broker_ids
 from ottla.cluster.changes import encode
-from ottla.cluster.image import EMPTY, Image
+from ottla.cluster.image import Image
 from ottla.cluster.metadata_files import (
     DamagedMetadata,
     encode_entry,
     read_entries,
     recover,
     remove_covered,
-    split,
     write_snapshot,
 )
-from ottla.cluster.metadata_log import Entry, LogBehind, check_not_behind
-from ottla.cluster.nodes import create_if_missing, create_layout, delete_nodes
-from ottla.cluster.store import Create, NodeExists, NoNode, SetData, Store, StoreSession, StoreUnavailable
-from ottla.cluster.znodes import SnapshotPointer
+from ottla.cluster.metadata_log import Entry, LogBehind, replay_entries
 from ottla.storage.disk_errors import is_failure
 from ottla.storage.files import Disk
 from ottla.storage.flush import sync
@@ -37,8 +31,6 @@ DIRECTORY = "metadata-copy"
 SNAPSHOT_BYTES = 4 << 20
 IDS_KEPT = 1000
 """How many of the last entries are compared with those of the store."""
-
-DELETIONS_AT_ONCE = 200
 
 RETRY_S = 1.0
 """Seconds until the copy is begun anew after a shortage."""
@@ -95,17 +87,14 @@ class LocalCopy:
         """The newest version in the copy: this broker has applied it."""
         return self._head
 
-    def require(self, store_head: int) -> None:
-        """LogBehind if the store ends before a version that this broker has applied."""
-        check_not_behind(store_head, self._head)
-
     def add(self, entry: Entry) -> None:
         """Have an entry written soon. LogBehind if the copy has another entry of that version."""
         known = self._ids.get(entry.version)
         if known is not None and not entry.snapshot and known != entry.id:
             message = (
-                f"entry {entry.version} of the metadata in the store is not the one that this broker has applied: the "
-                f"store was restored from an old copy and went on without this broker"
+                f"entry {entry.version} of the metadata in the store is not the one that this broker has applied: "
+                f"zookeeper.connect names another cluster, or its store was restored from an old copy and went on "
+                f"without this broker"
             )
             raise LogBehind(message)
         if entry.version <= self._head or self._is_closed:
@@ -209,65 +198,7 @@ def read_copy(disk: Disk, data_directory: str) -> Image:
     directory = f"{data_directory}/{DIRECTORY}"
     if not disk.exists(directory):
         raise NoCopy(f"{data_directory} has no copy of the metadata of a cluster")
-    image = EMPTY
-    for entry in read_entries(disk, directory, 0, recover(disk, directory).head):
-        image = (EMPTY if entry.snapshot else image).replay(entry.version, entry.changes)
+    image = replay_entries(read_entries(disk, directory, 0, recover(disk, directory).head))
     if image.cluster_id is None:
         raise NoCopy(f"{directory} is empty")
     return image
-
-
-async def read_version(store: Store) -> int:
-    """The version at which the metadata in a store ends, 0 if it holds none. Nothing is written."""
-    session = await store.open(lambda state: None)
-    try:
-        return znodes.decode_head((await session.get(znodes.HEAD)).data)
-    except NoNode:
-        return 0
-    finally:
-        await session.close()
-
-
-async def restore_store(store: Store, image: Image) -> int:
-    """Write a store that was lost from the image of a copy. Returns the version that it was at, 0 if it was empty.
-
-    StoreUnavailable if the store holds another cluster, or is not behind the copy. Brokers must be stopped.
-    """
-    session = await store.open(lambda state: None)
-    try:
-        await create_layout(session)
-        head, pointer_node = await session.get(znodes.HEAD), await session.get(znodes.SNAPSHOT)
-        version = znodes.decode_head(head.data)
-        if alive := await session.children(znodes.ALIVE):
-            raise StoreUnavailable(f"brokers are running on this store: {', '.join(alive)}. Stop them first")
-        if version >= image.version:
-            raise StoreUnavailable(
-                f"the store is at version {version}, the copy only at {image.version}: keep the store"
-            )
-        old = SnapshotPointer.decode(pointer_node.data)
-        await keep_broker_ids(session, (*image.brokers, image.largest_unregistered))
-        parts = list(split(image.snapshot()))
-        await create_if_missing(session, znodes.snapshot_path(image.version))
-        for number, part in enumerate(parts):
-            await _put(session, znodes.snapshot_part_path(image.version, number), part)
-        pointer = SnapshotPointer(((image.version, len(parts)),), image.version + 1)
-        await session.commit(
-            [
-                SetData(znodes.SNAPSHOT, pointer.encode(), pointer_node.version),
-                SetData(znodes.HEAD, znodes.encode_head(image.version), head.version),
-            ]
-        )
-        for first in range(old.first_entry, version + 1, DELETIONS_AT_ONCE):
-            entries = range(first, min(first + DELETIONS_AT_ONCE, version + 1))
-            await delete_nodes(session, [znodes.entry_path(entry) for entry in entries])
-        return version
-    finally:
-        await session.close()
-
-
-async def _put(session: StoreSession, node: str, data: bytes) -> None:
-    """Create a node, or replace what an attempt has left that did not finish."""
-    try:
-        await session.commit([Create(node, data)])
-    except NodeExists:
-        await session.commit([SetData(node, data)])

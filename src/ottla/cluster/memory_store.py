@@ -234,6 +234,8 @@ class MemoryStore:
 class MemoryClient:
     """A `Store`: the store in memory, reached under a name."""
 
+    name = "the store in memory"
+
     def __init__(self, store: MemoryStore, name: str) -> None:
         self._store = store
         self._name = name

@@ -1,11 +1,11 @@
 """The interface of a metadata log: a sequence of entries, appended by compare-and-set on the version of the newest."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from ottla.cluster.changes import Change
-from ottla.cluster.image import Image
+from ottla.cluster.image import EMPTY, Image
 
 
 class Conflict(Exception):
@@ -32,12 +32,13 @@ class LogBehind(Exception):
     """The log ends before entries that this broker has applied: it was lost, or restored from an old copy."""
 
 
-def check_not_behind(store_version: int, applied_version: int) -> None:
+def check_not_behind(store_name: str, store_version: int, applied_version: int) -> None:
     """LogBehind if the log in the store ends before a version that this broker has applied."""
     if store_version < applied_version:
         raise LogBehind(
-            f"the metadata in the store ends at version {store_version}, but this broker has applied version "
-            f"{applied_version}: the store was emptied or restored from an old copy (ottla cluster restore)"
+            f"the metadata in {store_name} ends at version {store_version}, but this broker has applied version "
+            f"{applied_version}: zookeeper.connect names another server or path than before, or what was there is lost "
+            f"or was restored from an old copy (ottla cluster restore)"
         )
 
 
@@ -52,6 +53,14 @@ class Entry:
     id: bytes
     changes: tuple[Change, ...]
     snapshot: bool = False
+
+
+def replay_entries(entries: Iterable[Entry]) -> Image:
+    """The image after all entries of a log, or after those from a snapshot on. ReplayError if they do not fit."""
+    image = EMPTY
+    for entry in entries:
+        image = (EMPTY if entry.snapshot else image).replay(entry.version, entry.changes)
+    return image
 
 
 class MetadataLog(Protocol):

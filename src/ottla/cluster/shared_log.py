@@ -125,7 +125,7 @@ class SharedLog:
     async def read(self, after: int, *, newest: bool = True) -> Sequence[Entry]:
         session, head = await self._reach(lambda session: self._read_head(session, newest))
         if newest:
-            check_not_behind(head.version, after)
+            check_not_behind(self._connection.store_name, head.version, after)
         for attempt in range(RESTARTS_MAX):
             try:
                 return await self._read_entries(session, after, head.version, must_jump=attempt > 0)

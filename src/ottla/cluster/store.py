@@ -157,5 +157,9 @@ class StoreSession(Protocol):
 class Store(Protocol):
     """A store that can be reached, or not."""
 
+    @property
+    def name(self) -> str:
+        """What messages call it, such as `ZooKeeper at zk1:2181/path`."""
+
     async def open(self, on_state: Callable[[SessionState], None]) -> StoreSession:
         """Open a new session. `on_state` is told of every later change of its state. StoreUnavailable on failure."""

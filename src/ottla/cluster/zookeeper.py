@@ -91,6 +91,7 @@ class ZooKeeper:
         these credentials (zookeeper.set.acl), also those that others have created before.
         """
         self.addresses, self._root = parse_zookeeper_connect(connect)
+        self.name = f"ZooKeeper at {self.addresses}{self._root}"
         self._session_timeout_s = session_timeout_s
         self._connection_timeout_s = connection_timeout_s
         self._credentials = credentials

@@ -32,6 +32,8 @@ from ottla.testing.store_messages import (
 class RemoteStore:
     """A `Store`."""
 
+    name = "the store of the test"
+
     def __init__(self, path: str, name: str) -> None:
         self._path = path
         self._name = name

@@ -41,8 +41,16 @@ def count_up(name: str) -> Callable[[Image], Decision[int]]:
 class Member:
     """One life of a broker that does nothing but keep the metadata."""
 
-    def __init__(self, store: Store, broker_id: int, seed: int = 1, directory: bytes | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        broker_id: int,
+        seed: int = 1,
+        directory: bytes | None = None,
+        cluster_id: str = CLUSTER_ID,
+    ) -> None:
         self.id = broker_id
+        self.cluster_id = cluster_id
         self.epoch = -1
         self.expirations = 0
         self.directory = directory or bytes([broker_id]) * 16
@@ -63,7 +71,7 @@ class Member:
 
     async def register(self) -> int:
         registration = BrokerRegistration(self.id, (self.directory,), (Endpoint("A", "h", 1, "PLAINTEXT"),))
-        self.epoch = await self.membership.register(self.metadata, registration, CLUSTER_ID)
+        self.epoch = await self.membership.register(self.metadata, registration, self.cluster_id)
         return self.epoch
 
     async def leave(self) -> None:

@@ -8,14 +8,15 @@ import pytest
 
 from ottla.broker.node_ids import choose_node_id
 from ottla.cluster.broker_ids import generate_broker_id
-from ottla.cluster.local_copy import restore_store
 from ottla.cluster.memory_store import Fate, MemoryStore
 from ottla.cluster.registration import unregister_broker
+from ottla.cluster.restore import restore_store
 from ottla.cluster.store import Operation
 from ottla.config import BrokerConfig, ConfigError
 from ottla.storage.directories import DataDirectory
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.loop import simulate
+from tests.unit.cluster.cluster_members import offload
 from tests.unit.cluster.clusters import cluster, decide, fenced
 
 
@@ -66,7 +67,7 @@ def test_a_lost_answer_costs_a_number_at_most() -> None:
 def test_a_restored_store_gives_no_number_of_its_brokers() -> None:
     async def run() -> int:
         store = MemoryStore()
-        await restore_store(store.client("restore"), cluster(brokers=3))
+        await restore_store(store.client("restore"), cluster(brokers=3), Random(1), offload)
         return await generate_broker_id(store.client("broker"), 1, Random(1))
 
     assert simulate(run()) == 4
@@ -79,7 +80,7 @@ def test_a_restored_store_gives_no_number_of_a_broker_that_was_unregistered() ->
 
     async def run() -> int:
         store = MemoryStore()
-        await restore_store(store.client("restore"), image)
+        await restore_store(store.client("restore"), image, Random(1), offload)
         return await generate_broker_id(store.client("broker"), 1, Random(1))
 
     assert simulate(run()) == 4

@@ -6,12 +6,11 @@ from random import Random
 import pytest
 
 from ottla.cluster.image import Image
-from ottla.cluster.local_copy import DIRECTORY, LocalCopy, read_copy, restore_store
+from ottla.cluster.local_copy import DIRECTORY, LocalCopy, read_copy
 from ottla.cluster.memory_store import MemoryStore
 from ottla.cluster.metadata_files import DamagedMetadata
-from ottla.cluster.metadata_log import LogBehind
+from ottla.cluster.metadata_log import LogBehind, check_not_behind
 from ottla.cluster.registration import become_controller
-from ottla.cluster.store import StoreUnavailable
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.loop import simulate
 from tests.unit.cluster.cluster_members import Member, count_up, offload
@@ -44,7 +43,7 @@ def test_the_copy_has_what_the_broker_has_applied(snapshot_bytes: int) -> None:
             copy = open_copy(disk, member, snapshot_bytes)
             assert copy.head == image.version
             await member.join()
-            copy.require(member.image.version)
+            check_not_behind("the store", member.image.version, copy.head)
             for _ in range(10):
                 await member.metadata.change(count_up("n"))
                 await other.metadata.change(count_up("m"))
@@ -130,8 +129,8 @@ def test_a_store_that_is_behind_is_refused() -> None:
         version = member.image.version
         copy = LocalCopy(disk, "data", offload, StoppedClock(), lambda: member.image)
         with pytest.raises(LogBehind, match=rf"ends at version 0, but this broker has applied version {version}"):
-            copy.require(0)
-        copy.require(version)
+            check_not_behind("the store", 0, copy.head)
+        check_not_behind("the store", version, copy.head)
         reasons: list[str] = []
         elsewhere = Member(MemoryStore().client("b"), 2, seed=2)
         await elsewhere.join()
@@ -145,61 +144,6 @@ def test_a_store_that_is_behind_is_refused() -> None:
             await elsewhere.metadata.refresh()
         assert len(reasons) == 1
         assert reasons[0].startswith("entry 1 of the metadata in the store is not the one")
-
-    simulate(main())
-
-
-def test_a_lost_store_is_written_again_from_a_copy() -> None:
-    """Topics and settings are there, the versions go on, and brokers join."""
-
-    async def main() -> None:
-        disk = fresh()
-        member = Member(MemoryStore().client("a"), 1)
-        copy = open_copy(disk, member)
-        await member.join()
-        for _ in range(5):
-            await member.metadata.change(count_up("n"))
-        await copy.close()
-        saved = read_copy(disk, "data")
-        assert saved == member.image
-        store = MemoryStore()
-        assert await restore_store(store.client("restorer"), saved) == 0
-        again = Member(store.client("a"), 1)
-        copy = open_copy(disk, again)
-        epoch = await again.join()
-        assert epoch == saved.version + 1
-        assert again.image.features["n"] == 5
-        assert again.image.cluster_id == saved.cluster_id
-        with pytest.raises(StoreUnavailable, match="brokers are running"):
-            await restore_store(store.client("restorer"), saved)
-        await again.leave()
-        with pytest.raises(StoreUnavailable, match="keep the store"):
-            await restore_store(store.client("restorer"), saved)
-
-    simulate(main())
-
-
-def test_a_store_from_an_old_backup_is_brought_up_to_date() -> None:
-    """Its entries are replaced by the snapshot of the copy."""
-
-    async def main() -> None:
-        disk, old = fresh(), MemoryStore()
-        stale = Member(old.client("a"), 1)
-        await stale.join()
-        await stale.metadata.change(count_up("n"))
-        await stale.leave()
-        member = Member(MemoryStore().client("a"), 1)
-        copy = open_copy(disk, member)
-        await member.join()
-        for _ in range(5):
-            await member.metadata.change(count_up("n"))
-        await copy.close()
-        assert await restore_store(old.client("restorer"), read_copy(disk, "data")) == stale.image.version
-        again = Member(old.client("a"), 1)
-        await again.join()
-        assert again.image.features["n"] == 5
-        session = again.membership._connection.require()
-        assert await session.children("/ottla/log") == [str(again.image.version)]
 
     simulate(main())
 

@@ -76,6 +76,8 @@ def test_a_new_session_is_opened_after_the_process_had_no_file_descriptors() -> 
     """The session expired, and every attempt to connect again needs a socket."""
 
     class Exhausted:
+        name = "the store of this test"
+
         def __init__(self, store: Store) -> None:
             self.store = store
             self.failures = 0

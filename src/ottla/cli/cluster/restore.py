@@ -5,8 +5,9 @@
 
 import argparse
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.cli.cluster.actions import Actions, add_action
@@ -16,6 +17,7 @@ from ottla.cli.output import counted
 if TYPE_CHECKING:
     from ottla.cluster.image import Image
     from ottla.cluster.store import Store
+    from ottla.system.threads import Offload
 
 T = TypeVar("T")
 
@@ -37,11 +39,12 @@ def add_actions(actions: Actions) -> None:
     restore.add_argument(
         "--config", metavar="FILE", help="settings of a broker, which have its TLS and credentials for ZooKeeper"
     )
-    restore.add_argument("--dry-run", action="store_true", help="only show which copy would be written")
+    restore.add_argument("--dry-run", action="store_true", help="check everything and write nothing")
 
 
 def _restore(options: argparse.Namespace) -> int:
     from ottla.cli.settings import read_settings_file
+    from ottla.cluster.restore import check_restore, restore_store
 
     given = WITHOUT_A_FILE if options.config is None else read_settings_file(options.config)
     copies = []
@@ -51,11 +54,13 @@ def _restore(options: argparse.Namespace) -> int:
         topics = counted(len(image.topics_by_name), "topic")
         print(f"{directory}: version {image.version} of cluster {image.cluster_id}, {topics}")
     directory, image = _choose_newest(copies)
+    store, copy = _find_store(given, options.zookeeper), f"version {image.version} from {directory}"
     if options.dry_run:
-        print(f"version {image.version} from {directory} would be written to {options.zookeeper}")
+        before = _ask(check_restore, store, image)
+        print(f"{copy} would be written to {options.zookeeper}, which is at version {before}")
         return 0
-    before = _write(_find_store(given, options.zookeeper), image)
-    print(f"version {image.version} from {directory} was written to {options.zookeeper}, which was at version {before}")
+    before = _ask(restore_store, store, image)
+    print(f"{copy} was written to {options.zookeeper}, which was at version {before}")
     print("start the brokers; one whose copy is newer refuses to start, and its copy should have been used")
     return 0
 
@@ -67,7 +72,8 @@ def check_store(brokers: Iterable[Path], zookeeper: str, settings: Mapping[str, 
     whose own directory is new: that one would found another cluster there. `brokers` are the data directories of all
     brokers that the cluster has had.
     """
-    from ottla.cluster.local_copy import DIRECTORY, read_version
+    from ottla.cluster.local_copy import DIRECTORY
+    from ottla.cluster.restore import read_version, restore_store
 
     sources = [str(each) for each in brokers if (each / DIRECTORY).is_dir()]
     if not sources:
@@ -88,7 +94,7 @@ def check_store(brokers: Iterable[Path], zookeeper: str, settings: Mapping[str, 
             f"--restore writes it again from the newest copy of a broker; if the brokers use another ZooKeeper, name "
             f"it with --zookeeper"
         )
-    _write(store, image)
+    _ask(restore_store, store, image)
     topics = counted(len(image.topics_by_name), "topic")
     print(f"ZooKeeper was restored from {source} (version {image.version}, {topics})", flush=True)
 
@@ -139,11 +145,17 @@ def _find_store(settings: Mapping[str, str], zookeeper: str) -> "Store":
         raise CommandError(str(error), USAGE_ERROR) from None
 
 
-def _write(store: "Store", image: "Image") -> int:
-    """Write the metadata into a store, and return the version that it was at."""
-    from ottla.cluster.local_copy import restore_store
+def _ask(
+    function: "Callable[[Store, Image, Random, Offload], Coroutine[Any, Any, T]]", store: "Store", image: "Image"
+) -> T:
+    """Call `check_restore` or `restore_store`."""
+    from ottla.system.threads import Threads
 
-    return _run(restore_store(store, image))
+    threads = Threads(1)
+    try:
+        return _run(function(store, image, Random(), threads))
+    finally:
+        threads.close()
 
 
 def _run(asking: Coroutine[Any, Any, T]) -> T:

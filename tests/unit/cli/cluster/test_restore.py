@@ -18,7 +18,7 @@ from ottla.cluster.zookeeper import ZooKeeper
 from ottla.storage.files import RealDisk
 from ottla.system.clock import WallClock
 from tests.patience import PATIENCE_S
-from tests.unit.cluster.cluster_members import Member, count_up
+from tests.unit.cluster.cluster_members import CLUSTER_ID, Member, count_up
 
 T = TypeVar("T")
 
@@ -27,9 +27,9 @@ def offload(function: Callable[..., T], *args: Any) -> asyncio.Future[T]:
     return asyncio.get_running_loop().run_in_executor(None, function, *args)
 
 
-async def live(address: str, directory: Path, changes: int) -> Member:
+async def live(address: str, directory: Path, changes: int, cluster_id: str = CLUSTER_ID) -> Member:
     """One life of a broker that makes some changes and keeps its copy in `directory`."""
-    member = Member(ZooKeeper(address, 4.0, PATIENCE_S), 1)
+    member = Member(ZooKeeper(address, 4.0, PATIENCE_S), 1, cluster_id=cluster_id)
     directory.mkdir(exist_ok=True)
     copy = LocalCopy(RealDisk(), str(directory), offload, WallClock(), lambda: member.image)
     member.metadata.on_entry(copy.add)
@@ -48,14 +48,40 @@ def test_restore(zookeeper: str, tmp_path: Path, capsys: pytest.CaptureFixture[s
     member = asyncio.run(live(lost, new, 3))
     arguments = ["cluster", "restore", "--data", str(new), "--data", str(old), "--zookeeper", zookeeper]
     assert main([*arguments, "--dry-run"]) == 0
+    assert f"from {new} would be written to {zookeeper}, which is at version 0" in capsys.readouterr().out
     assert main(arguments) == 0
     output = capsys.readouterr().out
     assert f"version {member.image.version} from {new} was written" in output
     again = asyncio.run(live(zookeeper, new, 1))
     assert again.image.features["n"] == 5
     assert again.epoch == member.image.version + 1
-    assert main(arguments) == 1
-    assert "keep the store" in capsys.readouterr().err
+    expect_refusal(arguments, "keep what is there", capsys)
+
+
+def expect_refusal(arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command fails for this reason, also if it is only asked whether it would."""
+    for more in ([], ["--dry-run"]):
+        assert main([*arguments, *more]) == 1
+        assert reason in capsys.readouterr().err
+
+
+def test_another_cluster_is_not_overwritten(zookeeper: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # A wrong path is easily typed. The copy is newer than what is there.
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    asyncio.run(live(f"{zookeeper}-ours", ours, 3, "ours"))
+    before = asyncio.run(live(zookeeper, theirs, 1, "theirs")).image
+    arguments = ["cluster", "restore", "--data", str(ours), "--zookeeper", zookeeper]
+    reason = f"ZooKeeper at {zookeeper} holds cluster theirs, and the copy is of cluster ours"
+    expect_refusal(arguments, reason, capsys)
+    assert asyncio.run(live(zookeeper, theirs, 1, "theirs")).image.version > before.version
+
+
+def test_nobody_answers(tmp_path: Path, zookeeper: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(live(zookeeper, tmp_path / "copy", 1))
+    settings = tmp_path / "server.properties"
+    settings.write_text("zookeeper.connection.timeout.ms=200\n")
+    arguments = ["cluster", "restore", "--data", str(tmp_path / "copy"), "--config", str(settings)]
+    expect_refusal([*arguments, "--zookeeper", "127.0.0.1:1"], "cannot connect to ZooKeeper at 127.0.0.1:1", capsys)
 
 
 def test_a_directory_may_be_named_from_where_one_is(
@@ -63,8 +89,9 @@ def test_a_directory_may_be_named_from_where_one_is(
 ) -> None:
     asyncio.run(live(zookeeper, tmp_path / "copy", 1))
     monkeypatch.chdir(tmp_path)
+    lost = f"{zookeeper}-lost"
     for directory in ("copy", "./copy", "../" + tmp_path.name + "/copy"):
-        assert main(["cluster", "restore", "--data", directory, "--zookeeper", zookeeper, "--dry-run"]) == 0
+        assert main(["cluster", "restore", "--data", directory, "--zookeeper", lost, "--dry-run"]) == 0
         assert f"{directory}: version" in capsys.readouterr().out
 
 
