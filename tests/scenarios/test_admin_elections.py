@@ -58,10 +58,41 @@ def test_a_partition_moves_only_to_brokers_that_exist(client: RawClient, topic: 
     assert reassign(client, topic, 0, [1]) == ErrorCode.NONE
 
 
-def test_a_partition_that_is_named_twice_is_refused(client: RawClient, topic: str) -> None:
-    twice = [ReassignablePartition(partition_index=0, replicas=[1])] * 2
-    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=twice)])
-    assert client.request(request, 1).error_code == ErrorCode.INVALID_REQUEST
+def test_every_mention_is_answered(client: RawClient, topic: str) -> None:
+    """As in Kafka: a topic without partitions, a topic and a partition that are there twice, in their order."""
+    mentions: list[tuple[str, list[tuple[int, list[int] | None]]]] = [
+        ("missing", []),
+        (topic, [(0, [1]), (0, None), (0, [1])]),
+        (topic, []),
+        ("missing", [(3, [1])]),
+        (topic, [(0, [7])]),
+    ]
+    asked = [
+        ReassignableTopic(name=name, partitions=[ReassignablePartition(partition_index=n, replicas=r) for n, r in rows])
+        for name, rows in mentions
+    ]
+    answer = client.request(AlterPartitionReassignmentsRequest(topics=asked), 1)
+    assert answer.error_code == 0
+    assert [(each.name, [(p.partition_index, p.error_code) for p in each.partitions]) for each in answer.responses] == [
+        ("missing", []),
+        (topic, [(0, 0), (0, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS), (0, 0)]),
+        (topic, []),
+        ("missing", [(3, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]),
+        (topic, [(0, ErrorCode.INVALID_REPLICA_ASSIGNMENT)]),
+    ]
+    elections = [TopicPartitions(topic=name, partitions=[n for n, _ in rows]) for name, rows in mentions]
+    answer = client.request(ElectLeadersRequest(election_type=0, topic_partitions=elections), 2)
+    needless, unknown = ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [
+        (each.topic, [(p.partition_id, p.error_code) for p in each.partition_result])
+        for each in answer.replica_election_results
+    ] == [
+        ("missing", []),
+        (topic, [(0, needless)] * 3),
+        (topic, []),
+        ("missing", [(3, unknown)]),
+        (topic, [(0, needless)]),
+    ]
 
 
 def test_nothing_moves_in_a_cluster_of_one(client: RawClient, topic: str) -> None:

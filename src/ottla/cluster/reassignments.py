@@ -7,7 +7,7 @@ both are among the replicas of the partition: the target comes first, then what 
     removing    replicas that it will not have afterwards; one that an earlier request added may be in both
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from ottla.cluster.changes import Change, ChangePartition
@@ -26,25 +26,29 @@ REPLICAS_MAX = 1000
 
 def alter_reassignments(
     image: Image,
-    targets: Mapping[TopicPartition, Sequence[int] | None],
+    targets: Sequence[tuple[TopicPartition, Sequence[int] | None]],
     *,
     allow_replication_factor_change: bool = True,
-) -> Decision[dict[TopicPartition, KafkaError | None]]:
-    """Start, change or (target None) cancel reassignments. The result has the error of each partition, or None."""
-    changes: list[Change] = []
-    results: dict[TopicPartition, KafkaError | None] = {}
-    for where, target in targets.items():
+) -> Decision[list[KafkaError | None]]:
+    """Start, change or (target None) cancel reassignments. The result has the error of each target, or None.
+
+    As in Kafka, each target is judged by what the partition was before all of them. If a partition is there twice, the
+    last of its changes counts.
+    """
+    changes: dict[TopicPartition, Change] = {}
+    errors: list[KafkaError | None] = []
+    for where, target in targets:
         try:
             if len(changes) == AT_ONCE_MAX:
                 raise KafkaError(ErrorCode.OPERATION_NOT_ATTEMPTED, f"{AT_ONCE_MAX} changes at once are the limit")
             change = _alter(image, where, target, allow_replication_factor_change)
         except KafkaError as error:
-            results[where] = error
+            errors.append(error)
             continue
-        results[where] = None
+        errors.append(None)
         if change is not None:
-            changes.append(change)
-    return Decision(changes, results)
+            changes[where] = change
+    return Decision(list(changes.values()), errors)
 
 
 def list_reassignments(

@@ -360,7 +360,7 @@ class Play:
         if not (state.adding or state.removing) or self.random.random() < 0.5:
             brokers = sorted(self.image.brokers)
             target = self.random.sample(brokers, self.random.randint(1, min(3, len(brokers))))
-        self.attempt(lambda image: reassignments.alter_reassignments(image, {where: target}))
+        self.attempt(lambda image: reassignments.alter_reassignments(image, [(where, target)]))
 
     def configure(self) -> None:
         where = self._pick_partition()

@@ -230,7 +230,7 @@ def test_a_reassignment_ends_when_an_unclean_election_brings_the_new_replica_int
             CreatePartition(TOPIC, 0, (old.id,), (old.id,), old.id),
         ]
         await broker.metadata.change(lambda image: Decision(changes, None))
-        await broker.metadata.change(lambda image: alter_reassignments(image, {TopicPartition("t", 0): [new.id]}))
+        await broker.metadata.change(lambda image: alter_reassignments(image, [(TopicPartition("t", 0), [new.id])]))
         old.die()
         await until(lambda: state_of(broker).leader == new.id)
         await until(lambda: state_of(broker).replicas == (new.id,))

@@ -23,8 +23,8 @@ Members = tuple[int, ...]
 def alter(
     image: Image, target: Sequence[int] | None, where: TopicPartition = FIRST, *, allow: bool = True
 ) -> tuple[Image, ErrorCode | None]:
-    decision = alter_reassignments(image, {where: target}, allow_replication_factor_change=allow)
-    error = decision.result[where]
+    decision = alter_reassignments(image, [(where, target)], allow_replication_factor_change=allow)
+    (error,) = decision.result
     return decide(image, decision), None if error is None else error.code
 
 
@@ -156,6 +156,22 @@ def test_reassigning_back_to_the_beginning_is_cancelling() -> None:
     assert parts(image) == ((1, 2), (1, 2), (), ())
 
 
+def test_a_partition_that_is_there_twice() -> None:
+    """As in Kafka, each target is judged by the state before the request, and the last change counts."""
+    image = cluster(5, (1, 2))
+    decision = alter_reassignments(image, [(FIRST, (3, 4)), (FIRST, None), (FIRST, (5, 1)), (FIRST, (9,))])
+    assert [error and error.code for error in decision.result] == [
+        None,
+        ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+        None,
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    ]
+    assert parts(decide(image, decision)) == ((5, 1, 2), (1, 2), (5,), (2,))
+    unchanged = alter_reassignments(image, [(FIRST, (3, 4)), (FIRST, (1, 2))])
+    assert unchanged.result == [None, None]
+    assert parts(decide(image, unchanged))[0] == (3, 4, 1, 2), "the second target needs no change"
+
+
 def test_listing() -> None:
     """All that are being moved, or those of a list that are."""
     image = cluster(4, (1, 2), partitions=3)
@@ -170,9 +186,9 @@ def test_a_call_has_its_limit() -> None:
     """And finishing goes on with the next call."""
     count = AT_ONCE_MAX + 2
     image = cluster(2, (1,), partitions=count)
-    targets = {TopicPartition("orders", index): (2, 1) for index in range(count)}
+    targets = [(TopicPartition("orders", index), (2, 1)) for index in range(count)]
     decision = alter_reassignments(image, targets)
-    refused = [error.code for error in decision.result.values() if error is not None]
+    refused = [error.code for error in decision.result if error is not None]
     assert (len(decision.changes), refused) == (AT_ONCE_MAX, [ErrorCode.OPERATION_NOT_ATTEMPTED] * 2)
     image = moving(cluster(2, (1, 2), partitions=3), (2,))
     for index in (1, 2):
