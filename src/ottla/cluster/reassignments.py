@@ -1,7 +1,7 @@
 """Deciders that move partitions to other brokers, with Kafka's checks and error codes (KIP-455).
 
 A reassignment adds the new replicas, waits until all of them are in the ISR, and then drops the old ones. Until then
-both are among the replicas of the partition: the target comes first, then what is to be removed.
+both are among the replicas of the partition: the target comes first, in its order, then what is to be removed, by id.
 
     adding      replicas that the partition did not have before
     removing    replicas that it will not have afterwards; one that an earlier request added may be in both
@@ -133,13 +133,9 @@ def _check_target(image: Image, where: TopicPartition, target: Sequence[int], pr
 
 
 def _reassign(topic_id: bytes, index: int, state: PartitionImage, target: tuple[int, ...]) -> ChangePartition | None:
-    original = [member for member in state.replicas if member not in state.adding]
-    removing = tuple(member for member in state.replicas if member not in target)
-    adding = tuple(
-        member
-        for member in (*target, *removing)
-        if member not in original  # an earlier request may have added some that this one does not want
-    )
+    original = set(state.replicas) - set(state.adding)
+    removing = tuple(sorted(set(state.replicas) - set(target)))
+    adding = tuple(sorted({*target, *removing} - original))  # also what an earlier request added in vain
     replicas = target + removing
     if (replicas, adding, removing) == (state.replicas, state.adding, state.removing):
         return None

@@ -143,7 +143,7 @@ def test_a_reassignment_can_be_changed() -> None:
     """What an earlier request added and this one does not want is removed at the end, and by cancelling."""
     image = with_isr(moving(cluster(5, (1, 2)), (3, 4)), (1, 2, 3))
     image = moving(image, (5, 2))
-    assert parts(image) == ((5, 2, 3, 4, 1), (1, 2, 3), (5, 3, 4), (3, 4, 1))
+    assert parts(image) == ((5, 2, 1, 3, 4), (1, 2, 3), (3, 4, 5), (1, 3, 4))
     assert moving(image, (5, 2)) is image, "the same again"
     assert parts(finished(with_isr(image, (1, 2, 3, 5)))) == ((5, 2), (2, 5), (), ())
     image, error = alter(image, None)
@@ -154,6 +154,13 @@ def test_reassigning_back_to_the_beginning_is_cancelling() -> None:
     """By naming the old replicas."""
     image = moving(moving(cluster(4, (1, 2)), (3, 4)), (1, 2))
     assert parts(image) == ((1, 2), (1, 2), (), ())
+
+
+def test_replicas_that_come_and_go_are_in_the_order_of_their_ids() -> None:
+    """As in Kafka; the target keeps its order, because its first replica is the preferred leader."""
+    image = moving(cluster(6, (3, 1, 2)), (6, 5, 4))
+    assert parts(image) == ((6, 5, 4, 1, 2, 3), (3, 1, 2), (4, 5, 6), (1, 2, 3))
+    assert parts(moving(cluster(6, (3, 1, 2)), (6, 2, 5))) == ((6, 2, 5, 1, 3), (3, 1, 2), (5, 6), (1, 3))
 
 
 def test_a_partition_that_is_there_twice() -> None:
