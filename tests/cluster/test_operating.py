@@ -126,6 +126,21 @@ def test_a_broker_is_drained_stopped_and_forgotten(operator: Operator, cluster: 
     assert operator.replicas()
 
 
+def test_a_cordoned_broker_is_shown_and_gets_nothing(operator: Operator) -> None:
+    operator.run("cluster", "reassign", "--topic", "orders", "--to", "1,2,3")
+    operator.run("config", "set", "broker", "4", "cordoned.log.dirs=*")
+    wait_until(lambda: operator.read("cluster", "brokers")[3]["state"] == "cordoned")
+    assert "4 brokers alive; broker 4 cordoned\n" in operator.run("cluster", "status")
+    refused = operator.run("cluster", "reassign", "--topic", "orders", "--to", "4,3,2", status=1)
+    assert refused.startswith("ottla: 4 of 4 partitions refused: orders-0 cannot be reassigned: all directories of ")
+    assert refused.endswith("; ... and 1 more\n")
+    assert "no other broker that is alive and not cordoned" in operator.run("cluster", "drain", "1", status=1)
+    operator.run("topic", "delete", "orders")
+    operator.run("topic", "create", "single", "--partitions", "6", "--replication-factor", "1")
+    operator.run("cluster", "drain", "1")
+    assert [each["replicas"] for each in operator.read("cluster", "brokers")] == [0, 3, 3, 0]
+
+
 def test_a_broker_that_was_forgotten_can_be_drained(operator: Operator, cluster: LocalCluster) -> None:
     cluster.brokers[1].kill()
     wait_until(lambda: [each["id"] for each in operator.read("cluster", "status")["brokers"] if each["fenced"]] == [2])

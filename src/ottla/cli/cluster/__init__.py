@@ -1,6 +1,7 @@
 """`ottla cluster`: starts a cluster on this machine, shows the state of one, and moves replicas and leaders.
 
 overview.py    one view of brokers, partitions and their trouble: what the other actions read
+directories.py which brokers are cordoned, and how much of a partition each has
 status.py      status, brokers
 moves.py       reassign, drain: begins moves and waits for them
 plans.py       which replicas move where

@@ -4,7 +4,7 @@ import argparse
 
 from ottla.cli.client import OPERATION_MS, find_topic, open_own_client
 from ottla.cli.cluster.actions import Actions, add_action
-from ottla.cli.cluster.overview import explain_code, raise_for_error
+from ottla.cli.cluster.overview import explain_code, join_first, raise_for_error
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.numbers import parse_broker_id, parse_partition
 from ottla.cli.output import counted
@@ -55,7 +55,7 @@ def _elect(options: argparse.Namespace) -> int:
                 failures.append(f"{topic.topic}-{each.partition_id}: {reason}")
     print(f"{counted(elected, 'leader')} elected")
     if failures:
-        raise CommandError("; ".join(failures))
+        raise CommandError(join_first(failures))
     return 0
 
 

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from ottla.cli.client import open_own_client
 from ottla.cli.cluster import throttle
 from ottla.cli.cluster.actions import Actions, add_action
+from ottla.cli.cluster.directories import mark_cordoned
 from ottla.cli.cluster.overview import (
     Overview,
     PartitionState,
     explain_code,
+    join_first,
     list_reassignments,
     observe,
     parse_broker_ids,
@@ -128,7 +130,7 @@ def _choose(overview: Overview, topics: Sequence[str], numbers: Sequence[int] | 
 
 def _drain(options: argparse.Namespace) -> int:
     with open_own_client(options) as own:
-        overview = observe(own, settings=False)
+        overview = mark_cordoned(own, observe(own, settings=False))
         # A broker that was unregistered may still be assigned replicas.
         assigned = {broker for partition in overview.partitions for broker in partition.replicas}
         if options.broker not in assigned.union(broker.id for broker in overview.brokers):
@@ -179,13 +181,16 @@ def alter_assignments(own: "Client", plan: "Plan | dict[TopicPartition, None]") 
     answer = own.connect_any().ask(AlterPartitionReassignmentsRequest(topics=list(topics.values()), timeout_ms=30_000))
     raise_for_error(answer, "nothing was moved")
     failures = [
-        f"{found.name}-{each.partition_index}: {explain_code(each.error_code, each.error_message)}"
+        reason if reason.startswith(where) else f"{where}: {reason}"
         for found in answer.responses
         for each in found.partitions
         if each.error_code
+        for where in [f"{found.name}-{each.partition_index}"]
+        for reason in [explain_code(each.error_code, each.error_message)]
     ]
     if failures:
-        raise CommandError("; ".join(failures))
+        count = f"{len(failures)} of {counted(len(plan), 'partition')} refused: " if len(plan) > 1 else ""
+        raise CommandError(f"{count}{join_first(failures)}")
 
 
 def _wait(own: "Client", plan: Plan) -> None:

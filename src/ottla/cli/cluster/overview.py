@@ -1,7 +1,7 @@
 """One view of a cluster: its brokers, its partitions, and what is wrong with each of them."""
 
 from argparse import ArgumentTypeError
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +16,8 @@ MIN_IN_SYNC = "min.insync.replicas"
 TOPIC_RESOURCE = 2
 TOPICS_AT_ONCE = 500
 """Topics whose settings are asked for in one request."""
+NAMED_MAX = 3
+"""Errors that one line names."""
 
 Candidates = tuple[list[int] | None, list[int] | None]
 """Replicas that may lead although they are not in sync, and those that did before. None if the cluster says nothing."""
@@ -26,6 +28,8 @@ class BrokerState(NamedTuple):
     address: str
     rack: str | None
     fenced: bool
+    cordoned: bool = False
+    """Gets no new replicas. Only `mark_cordoned` in directories.py finds it out: every broker must be asked."""
 
 
 class PartitionState(NamedTuple):
@@ -58,6 +62,10 @@ class PartitionState(NamedTuple):
     def is_under_replicated(self) -> bool:
         """As in Kafka, replicas that a reassignment adds are not missed."""
         return len(self.in_sync) < len(self.replicas) - len(self.adding)
+
+    @property
+    def is_internal(self) -> bool:
+        return self.where.topic.startswith("__")
 
     @property
     def leads_elsewhere(self) -> bool:
@@ -216,6 +224,18 @@ def explain_code(code: int, message: str | None) -> str:
     from ottla.client.connection import name_error
 
     return message or name_error(code)
+
+
+def join_first(texts: Sequence[str]) -> str:
+    """The first of the texts, and how many more there are: errors of thousands of partitions are not read."""
+    more = len(texts) - NAMED_MAX
+    return "; ".join([*texts[:NAMED_MAX], *([f"... and {more} more"] if more > 0 else [])])
+
+
+def name_brokers(ids: Iterable[int]) -> str:
+    """`broker 1`, `brokers 1, 2`."""
+    names = [str(number) for number in ids]
+    return f"broker{'s' * (len(names) != 1)} {', '.join(names)}"
 
 
 def parse_broker_ids(text: str) -> tuple[int, ...]:

@@ -69,10 +69,13 @@ def plan_spread(partitions: Sequence[PartitionState], brokers: Sequence[int]) ->
 
 
 def plan_drain(overview: Overview, leaving: int) -> Plan:
-    """Replace a broker in every partition by the one with the fewest replicas, in another rack where possible."""
+    """Replace a broker in every partition by the one with the fewest replicas, in another rack where possible.
+
+    Brokers that are cordoned keep what they have, and get nothing more.
+    """
     racks = {broker.id: broker.rack for broker in overview.alive()}
-    load = Counter(dict.fromkeys(racks, 0))
-    load.update(broker for partition in overview.partitions for broker in partition.target)
+    open_brokers = [broker.id for broker in overview.alive() if not broker.cordoned]
+    load = Counter(broker for partition in overview.partitions for broker in partition.target)
     plan: Plan = {}
     for partition in overview.partitions:
         if leaving not in partition.target:
@@ -80,12 +83,12 @@ def plan_drain(overview: Overview, leaving: int) -> Plan:
                 plan[partition.where] = partition.target  # it is on its way already
             continue
         others = [broker for broker in partition.target if broker != leaving]
-        free = [broker for broker in racks if broker not in partition.target]
+        free = [broker for broker in open_brokers if broker not in partition.target]
         if not free:
             has = counted(len(partition.target), "replica")
             raise CommandError(
-                f"{partition.where} has {has}, and no other broker is alive that could "
-                f"take the one of broker {leaving}; add a broker first"
+                f"{partition.where} has {has}, and no other broker that is alive and not cordoned could take the one "
+                f"of broker {leaving}; add a broker first"
             )
         used = {racks.get(broker) for broker in others}
         chosen = min(free, key=lambda broker: (racks[broker] in used, load[broker], broker))

@@ -2,11 +2,12 @@
 
 import argparse
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ottla.cli.client import open_own_client
 from ottla.cli.cluster.actions import Actions, add_action
-from ottla.cli.cluster.overview import Candidates, Overview, PartitionState, fetch_candidates, observe
+from ottla.cli.cluster.directories import mark_cordoned
+from ottla.cli.cluster.overview import Candidates, Overview, PartitionState, fetch_candidates, name_brokers, observe
 from ottla.cli.command_error import FAILURE
 from ottla.cli.output import JSON, add_format_argument, counted, show_json, show_rows, show_table
 from ottla.topic_partition import TopicPartition
@@ -32,14 +33,14 @@ def add_actions(actions: Actions) -> None:
 
 def _show_status(options: argparse.Namespace) -> int:
     with open_own_client(options) as own:
-        overview = observe(own)
+        overview = mark_cordoned(own, observe(own))
         troubled = [partition for partition in overview.partitions if _find_trouble(overview, partition)]
         candidates = fetch_candidates(own, {partition.where.topic for partition in troubled})
-    rows = [_make_row(overview, partition, candidates) for partition in troubled]
+    rows = [_make_row(overview, partition, candidates) for partition in sort_by_trouble(overview, troubled)]
     if options.format == JSON:
         show_json(_make_document(overview, rows))
     else:
-        _print_summary(overview)
+        print_summary(overview)
         if rows:
             print()
             show_table(COLUMNS, rows[:ROWS_MAX])
@@ -53,6 +54,16 @@ def _find_trouble(overview: Overview, partition: PartitionState) -> list[str]:
         return ["offline"]
     trouble = ["under-replicated"] if partition.is_under_replicated else []
     return [*trouble, "under-min-isr"] if overview.is_under_min_in_sync(partition) else trouble
+
+
+def sort_by_trouble(overview: Overview, partitions: Iterable[PartitionState]) -> list[PartitionState]:
+    """What cannot be read comes first, then what cannot be written to; of the same trouble, topics of users do."""
+
+    def rank(partition: PartitionState) -> tuple[bool, bool, bool, TopicPartition]:
+        is_under_min = overview.is_under_min_in_sync(partition)
+        return (not partition.is_offline, not is_under_min, partition.is_internal, partition.where)
+
+    return sorted(partitions, key=rank)
 
 
 def _make_row(
@@ -76,11 +87,13 @@ def _count_partitions(overview: Overview) -> dict[str, int]:
     }
 
 
-def _print_summary(overview: Overview) -> None:
-    alive = overview.alive()
-    gone = [str(broker.id) for broker in overview.brokers if broker.fenced]
-    print(f"cluster {overview.cluster_id}: {counted(len(alive), 'broker')}", end="")
-    print(f", and {', '.join(gone)} fenced" if gone else "")
+def print_summary(overview: Overview) -> None:
+    facts = [f"{counted(len(overview.alive()), 'broker')} alive"]
+    fenced = [broker.id for broker in overview.brokers if broker.fenced]
+    cordoned = [broker.id for broker in overview.brokers if broker.cordoned]
+    facts += [f"{name_brokers(fenced)} fenced"] if fenced else []
+    facts += [f"{name_brokers(cordoned)} cordoned"] if cordoned else []
+    print(f"cluster {overview.cluster_id}: {'; '.join(facts)}")
     for name, number in _count_partitions(overview).items():
         print(f"  {name.replace('_', ' '):<34}{number:>8,}")
 
@@ -96,7 +109,7 @@ def _make_document(overview: Overview, rows: list[tuple[object, ...]]) -> dict[s
 
 def _list_brokers(options: argparse.Namespace) -> int:
     with open_own_client(options) as own:
-        overview = observe(own, settings=False)
+        overview = mark_cordoned(own, observe(own, settings=False))
     leaders = Counter(partition.leader for partition in overview.partitions)
     replicas = Counter(broker for partition in overview.partitions for broker in partition.replicas)
     preferred = Counter(partition.replicas[0] for partition in overview.partitions)
@@ -105,7 +118,7 @@ def _list_brokers(options: argparse.Namespace) -> int:
             broker.id,
             broker.address,
             broker.rack,
-            "fenced" if broker.fenced else "alive",
+            "fenced" if broker.fenced else "cordoned" if broker.cordoned else "alive",
             leaders[broker.id],
             preferred[broker.id],
             replicas[broker.id],

@@ -23,8 +23,16 @@ def partition(number: int, *replicas: int, topic: str = "t") -> PartitionState:
     return PartitionState(TopicPartition(topic, number), replicas[0], replicas, replicas, ())
 
 
-def cluster(partitions: list[PartitionState], racks: dict[int, str | None], fenced: tuple[int, ...] = ()) -> Overview:
-    brokers = [BrokerState(number, f"host:{number}", rack, number in fenced) for number, rack in racks.items()]
+def cluster(
+    partitions: list[PartitionState],
+    racks: dict[int, str | None],
+    fenced: tuple[int, ...] = (),
+    cordoned: tuple[int, ...] = (),
+) -> Overview:
+    brokers = [
+        BrokerState(number, f"host:{number}", rack, number in fenced, number in cordoned)
+        for number, rack in racks.items()
+    ]
     return Overview("id", brokers, partitions, {}, [])
 
 
@@ -94,8 +102,18 @@ def test_draining_keeps_replicas_in_different_racks() -> None:
     assert plan == {TopicPartition("t", 0): (4, 2)}
 
 
+def test_draining_gives_nothing_to_a_broker_that_is_cordoned() -> None:
+    brokers = dict.fromkeys((1, 2, 3, 4))
+    busy = [partition(number, 4, topic="busy") for number in range(5)]
+    found = cluster([*busy, partition(0, 1, 2)], brokers, cordoned=(3,))
+    assert plan_drain(found, 1) == {TopicPartition("t", 0): (4, 2)}
+    with pytest.raises(CommandError, match="no other broker that is alive and not cordoned could take"):
+        plan_drain(cluster([partition(0, 1, 2)], brokers, cordoned=(3, 4)), 1)
+    assert plan_drain(cluster([partition(0, 1, 2)], brokers, cordoned=(1,)), 1) == {TopicPartition("t", 0): (3, 2)}
+
+
 def test_draining_needs_a_broker_that_is_alive_and_holds_no_replica_yet() -> None:
-    with pytest.raises(CommandError, match="t-0 has 2 replicas, and no other broker is alive"):
+    with pytest.raises(CommandError, match="t-0 has 2 replicas, and no other broker that is alive"):
         plan_drain(cluster([partition(0, 1, 2)], dict.fromkeys((1, 2, 3)), fenced=(3,)), 1)
 
 

@@ -1,0 +1,69 @@
+"""What brokers say of their data directories: which brokers are cordoned, and how much of a partition each one has."""
+
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from ottla.cli.cluster.overview import Overview
+from ottla.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.client.client import Client
+    from ottla.wire.messages.describe_log_dirs import DescribeLogDirsResult
+
+ANSWER_MS = 3000
+"""How long one broker may take to answer. One that is paused counts as alive for some seconds more, and must not hold
+up a command that shows what is wrong."""
+
+
+def mark_cordoned(own: "Client", overview: Overview) -> Overview:
+    """The overview with the brokers that get no new replicas, because all their directories are cordoned (KIP-1066).
+
+    Brokers that do not answer, or are older than the request, count as not cordoned.
+    """
+    found = _describe(own, (broker.id for broker in overview.alive()), ())
+    cordoned = {broker for broker, there in found.items() if there and all(each.is_cordoned for each in there)}
+    return overview._replace(brokers=[each._replace(cordoned=each.id in cordoned) for each in overview.brokers])
+
+
+def measure_replicas(
+    own: "Client", brokers: Iterable[int], partitions: Iterable[TopicPartition]
+) -> Counter[tuple[int, TopicPartition]]:
+    """The bytes of partitions by broker. Brokers that do not answer are left out, as are replicas that have no log."""
+    sizes: Counter[tuple[int, TopicPartition]] = Counter()
+    for broker, directories in _describe(own, brokers, partitions).items():
+        for directory in directories:
+            for topic in directory.topics:
+                for each in topic.partitions:
+                    if not each.is_future_key:
+                        sizes[broker, TopicPartition(topic.name, each.partition_index)] += each.partition_size
+    return sizes
+
+
+def _describe(
+    own: "Client", brokers: Iterable[int], partitions: Iterable[TopicPartition]
+) -> dict[int, "list[DescribeLogDirsResult]"]:
+    """The directories of brokers with these partitions in them; without those that do not answer soon."""
+    from ottla.client.client import Client
+    from ottla.client.connection import Unreachable
+    from ottla.errors import KafkaError
+    from ottla.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+
+    topics: dict[str, DescribableLogDirTopic] = {}
+    for name, number in partitions:
+        topics.setdefault(name, DescribableLogDirTopic(topic=name)).partitions.append(number)
+    request = DescribeLogDirsRequest(topics=list(topics.values()))
+    limits = ("request.timeout.ms", "socket.connection.setup.timeout.ms", "default.api.timeout.ms")
+    found = {}
+    with closing(Client({**own.raw_settings, **dict.fromkeys(limits, str(ANSWER_MS))})) as client:
+        client.list_brokers()
+        for broker in brokers:
+            try:
+                answer = client.connect(broker).ask(request)
+            except (Unreachable, KafkaError):
+                client.disconnect(broker)
+                continue
+            if not answer.error_code:
+                found[broker] = answer.results
+    return found
