@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
+from ottla.broker.endpoints import find_endpoints
 from ottla.broker.node import Node
-from ottla.broker.participation import Environment, find_endpoints, were_closed_cleanly
+from ottla.broker.participation import Environment, were_closed_cleanly
 from ottla.cluster.decision import Decision
 from ottla.cluster.embedded import DIRECTORY as METADATA_DIRECTORY
 from ottla.cluster.embedded import EmbeddedLog

@@ -13,12 +13,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from ottla.broker.endpoints import find_real_endpoints, needs_host_name
 from ottla.broker.former_single import EPOCH, is_single_broker, read_metadata, retire_metadata
 from ottla.broker.handover import can_be_taken_over, let_others_know, list_led
 from ottla.broker.isolation import was_fenced
 from ottla.broker.node import Node
 from ottla.broker.node_ids import choose_node_id
-from ottla.broker.participation import Environment, find_endpoints, were_closed_cleanly
+from ottla.broker.participation import Environment, were_closed_cleanly
 from ottla.cluster.changes import Change, Endpoint
 from ottla.cluster.controller import Controller
 from ottla.cluster.decision import Decision
@@ -56,9 +57,6 @@ FENCING_PAUSE_S = 0.1
 
 FENCING_TIMEOUT_S = 5.0
 LEAVING_TIMEOUT_S = 1.0
-
-EVERYWHERE = ("", "0.0.0.0", "::")
-"""Hosts of listeners that are bound to all addresses of the machine."""
 
 LEAVING_SHARE = 0.5
 """Share of the time for a stop that may pass until others lead."""
@@ -225,8 +223,8 @@ class Member:
 
     async def join(self, node: Node, ports: Mapping[str, int]) -> None:
         self._node = node
-        host_name = await self._environment.offload(find_host_name) if _needs_host_name(node.config) else ""
-        self._endpoints = _find_real_endpoints(node.config, ports, host_name)
+        host_name = await self._environment.offload(find_host_name) if needs_host_name(node.config) else ""
+        self._endpoints = find_real_endpoints(node.config, ports, host_name)
         self._metadata.on_change(self._apply)
         self._controller = Controller(self._metadata, self._membership, self._settings, self._environment.random)
         self._membership.on_expired = self._leave_cluster
@@ -577,24 +575,3 @@ def _check_identity(directory: DataDirectory, node_id: int, image: Image, store_
             f"{directory.path} belongs to cluster {identity.cluster_id}, but {store_name} holds cluster "
             f"{image.cluster_id}"
         )
-
-
-def _needs_host_name(config: BrokerConfig) -> bool:
-    return any(endpoint.host in EVERYWHERE for endpoint in _list_endpoints(config))
-
-
-def _list_endpoints(config: BrokerConfig) -> list[Endpoint]:
-    """The advertised address of each listener, or else the address that it is bound to."""
-    bound = {listener.name: listener for listener in config.endpoints.bound}
-    return [endpoint if endpoint.host else Endpoint(*bound[endpoint.name]) for endpoint in find_endpoints(config)]
-
-
-def _find_real_endpoints(config: BrokerConfig, ports: Mapping[str, int], host_name: str) -> tuple[Endpoint, ...]:
-    """The addresses to register. As in Kafka, a listener on all addresses is known by the name of the machine."""
-    return tuple(
-        endpoint._replace(
-            host=host_name if endpoint.host in EVERYWHERE else endpoint.host,
-            port=endpoint.port or ports[endpoint.name],
-        )
-        for endpoint in _list_endpoints(config)
-    )

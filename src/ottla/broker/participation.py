@@ -6,12 +6,10 @@ either, in the order in which they stand here.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
 from random import Random
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ottla.broker.node import Node
-from ottla.cluster.changes import Endpoint
 from ottla.cluster.decision import Decision
 from ottla.cluster.image import Image
 from ottla.cluster.metadata import Metadata
@@ -93,30 +91,6 @@ class Participation(Protocol):
 
     def abandon(self) -> None:
         """The broker ends at once, as if killed."""
-
-
-def find_endpoints(config: BrokerConfig) -> tuple[Endpoint, ...]:
-    """The endpoints to register. Without advertised.listeners they have no port: `addresses` chooses it per client.
-
-    It chooses the host too, except for a listener with TLS on a host with a name: that is what its certificate names.
-    """
-    endpoints = config.endpoints
-    if endpoints.advertised is not None:
-        return tuple(Endpoint(*listener) for listener in endpoints.advertised)
-    return tuple(
-        Endpoint(listener.name, listener.host if _has_certificate_name(listener) else "", 0, listener.protocol)
-        for listener in endpoints.bound
-    )
-
-
-def _has_certificate_name(listener: Listener) -> bool:
-    if listener.protocol not in ("SSL", "SASL_SSL") or not listener.host:
-        return False
-    try:
-        ip_address(listener.host)
-    except ValueError:
-        return True
-    return False
 
 
 def were_closed_cleanly(directories: Sequence[DataDirectory]) -> bool:
