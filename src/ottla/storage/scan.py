@@ -72,6 +72,23 @@ def scan(file: File, start: int, end: int, *, checked: bool = False) -> Iterator
         position += header.size
 
 
+def scan_around(file: File, start: int, end: int, damages: Sequence[Damage]) -> Iterator[tuple[int, BatchHeader]]:
+    """Like `scan`, but without the damaged ranges, which are in order. A batch or a damaged range begins at `start`."""
+    for damage in damages:
+        if start <= damage.position < end:
+            yield from scan(file, start, damage.position)
+            start = damage.end
+    yield from scan(file, start, end)
+
+
+def find_first_header(file: File, end: int, damages: Sequence[Damage]) -> BatchHeader | None:
+    """The header of the first batch before `end` that is not damaged; None if there is none that can be found."""
+    try:
+        return next((header for _, header in scan_around(file, 0, end, damages)), None)
+    except CorruptBatch:
+        return None
+
+
 def check_batches(view: memoryview, expected: int) -> list[tuple[BatchHeader, ControlMarker | None]]:
     """Return the whole batches in a buffer, with the content of control batches. A cut batch at the end is left out.
 

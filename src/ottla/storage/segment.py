@@ -25,7 +25,7 @@ from ottla.storage.index import (
     last_offset_entry,
     last_time_entry,
 )
-from ottla.storage.scan import BatchLocation, Damage, find_batch, scan
+from ottla.storage.scan import BatchLocation, Damage, find_batch, find_first_header, scan, scan_around
 from ottla.storage.transaction_index import TransactionIndex
 
 logger = logging.getLogger(__name__)
@@ -254,11 +254,12 @@ class Segment:
 
     @property
     def first_timestamp(self) -> int:
-        """The largest timestamp in the first batch: the age of the segment counts from it. -1 if there is none."""
+        """The largest timestamp in the first sound batch, from which the segment's age counts. -1 if there is none."""
         if self._first_timestamp == UNKNOWN:
             if not self.size:
                 return -1
-            self._first_timestamp = next(scan(self.file, 0, self.size))[1].max_timestamp
+            header = find_first_header(self.file, self.size, self.damage)
+            self._first_timestamp = -1 if header is None else header.max_timestamp
         return self._first_timestamp
 
     @property
@@ -468,7 +469,8 @@ class Segment:
         times = self.time_index
         timestamp, relative_offset = (times.timestamps[-1], times.offsets[-1]) if len(times) else (-1, 0)
         self._max_timestamp, self._max_timestamp_offset = timestamp, self.base_offset + relative_offset
-        for _, header in scan(self.file, self.offset_index.position_before(relative_offset), self._size):
+        start = self.offset_index.position_before(relative_offset)
+        for _, header in scan_around(self.file, start, self._size, self.damage):
             if header.max_timestamp > self._max_timestamp:
                 self._max_timestamp, self._max_timestamp_offset = header.max_timestamp, header.last_offset
 
@@ -524,11 +526,9 @@ class Segment:
         fresh = self.open_again(self._disk, self._cache)  # an error of the disk leaves this one as it is
         fresh.forget()
         try:
-            for start in (0, *(one.end for one in self.damage)):
-                end = min((one.position for one in self.damage if one.position >= start), default=self.size)
-                fresh._size = start
-                for _, header in scan(self.file, start, end):
-                    fresh.count_header(header)
+            for position, header in scan_around(self.file, 0, self.size, self.damage):
+                fresh._size = position
+                fresh.count_header(header)
         except CorruptBatch as error:
             logger.error("%s is damaged: %s", self, error)
         self._cache.forget(self)

@@ -8,6 +8,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.records import batch
 from ottla.storage import opening
 from ottla.storage.log import LogSettings
+from ottla.storage.truncation import finish_truncation, start_truncation
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.storage.logs import (
     DIRECTORY,
@@ -148,6 +149,48 @@ def test_damage_below_the_recovery_point_is_kept_and_never_served(caplog: pytest
         after = log.read(5, 10_000, up_to=9, at_least_one=True)
         assert after is not None and after.slice.length == 4 * size
         assert append(log, batch_of(b"new")).base_offset == 9
+
+
+def damage_headers(disk: SimulatedDisk, base_offset: int, *positions: int) -> None:
+    """Change the magic bytes of the batches at these positions of a segment."""
+    data = bytearray(disk.read(path(base_offset, ".log")))
+    for position in positions:
+        data[position + 16] ^= 0x11
+    overwrite(disk, path(base_offset, ".log"), bytes(data))
+
+
+@pytest.mark.parametrize("damaged", [1, 2, 7])
+def test_a_log_goes_on_after_damage_at_the_begin_of_its_active_segment(damaged: int) -> None:
+    # The age of a segment counts from its first batch that can be read.
+    disk = crashed(*[b"%03d" % number for number in range(8)], flush_first=8)
+    size = len(batch_of(b"000"))
+    damage_headers(disk, 0, *range(0, damaged * size, size))
+    rolling = LogSettings(segment_ms=1000)
+    log = open_log(disk, rolling, recovery_point=8)
+    assert append(log, batch_of(b"as a leader"), now_ms=NOW).base_offset == 8
+    copied = batch_of(b"as a follower")
+    batch.stamp(copied, 9, 0)
+    assert log.append_as_follower(bytes(copied), NOW) is not None
+    assert [segment.base_offset for segment in log.segments] == [0]
+    append(log, batch_of(b"too late", timestamp=NOW + 1001), now_ms=NOW + 1001)
+    assert [segment.base_offset for segment in log.segments] == [0, 10]
+
+
+@pytest.mark.parametrize("damaged", [0, 2])
+def test_a_log_can_be_truncated_behind_damage(damaged: int) -> None:
+    disk = new_disk()
+    log = new_log(disk)
+    for number in range(8):
+        append(log, batch_of(b"%03d" % number, timestamp=NOW + number))
+    log.flush()
+    log.abandon()
+    damage_headers(disk, 0, damaged * len(batch_of(b"000")))
+    log = open_log(disk, recovery_point=8)
+    truncation = start_truncation(log, 5)
+    truncation.run()
+    finish_truncation(log, truncation)
+    assert (log.end_offset, log.segments[0].max_timestamp) == (5, NOW + 4)
+    assert append(log, batch_of(b"new")).base_offset == 5
 
 
 def test_damage_in_a_sealed_segment_costs_no_other_segment() -> None:

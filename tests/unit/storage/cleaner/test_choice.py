@@ -4,6 +4,7 @@ import pytest
 
 from ottla.storage.cleaner.choice import CompactionRules, Dirt, measure_dirt
 from ottla.storage.log import Log
+from ottla.storage.scan import Damage
 from tests.unit.storage.cleaner.compactions import SETTINGS, compact, put
 from tests.unit.storage.logs import NOW, new_disk, new_log
 from tests.unit.storage.truncating import truncate_to
@@ -62,6 +63,18 @@ def test_old_records_do_not_wait_for_more_dirt() -> None:
     assert not dirt(log, now_ms=NOW + 4 * HOUR, max_lag_ms=2 * HOUR).is_worth_it(rules)
     late = dirt(log, now_ms=NOW + 5 * HOUR, max_lag_ms=2 * HOUR)
     assert late.overdue_ms == HOUR and late.is_worth_it(rules)
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_damaged_segment_is_never_overdue(is_known: bool) -> None:
+    # Its first timestamp is not readable. That of the others counts.
+    log = three_segments()
+    first = log.segments[0]
+    first.file.write_at(16, b"\x07")  # the magic byte of the only batch
+    first = log.segments[0] = first.open_again(log.files.disk, log.files.cache)
+    if is_known:
+        first.damage = (Damage(0, 1, 0, first.size),)
+    assert dirt(log, now_ms=NOW + 4 * HOUR, max_lag_ms=2 * HOUR).overdue_ms == HOUR
 
 
 def test_only_dirt_above_the_ratio_is_worth_it() -> None:
