@@ -20,6 +20,7 @@ from tests.exposition import Exposition
 from tests.patience import PATIENCE_S
 
 REPLICAS = "kafka_server_replicamanager"
+CONTROLLER = "kafka_controller_kafkacontroller"
 
 
 def metrics(broker: ClusterBroker) -> Exposition:
@@ -104,12 +105,20 @@ def test_trouble_and_its_end_are_in_the_metrics() -> None:
         lags = metrics(lost).find_label_values("kafka_server_fetcherlagmetrics_consumerlag", "topic")
         assert lags == {"orders"}, "one series for each replica that follows"
 
+        cluster.create_topic(
+            "alone", partitions=3, replication_factor=1
+        )  # each broker leads one, or none if it is gone
+        wait_until(lambda: [read(each, f"{REPLICAS}_leadercount") for each in cluster.brokers] == [2, 2, 2])
         before, elected = add(others, "ottla_leader_elections_total"), count_elections(others)
         lost.kill()
         wait_until(lambda: add(others, f"{REPLICAS}_underreplicatedpartitions") == 3)
-        assert add(others, f"{REPLICAS}_atminisrpartitioncount") == 3
+        assert add(others, f"{REPLICAS}_atminisrpartitioncount") == 5
         assert add(others, f"{REPLICAS}_underminisrpartitioncount") == 0
-        assert add(others, f"{REPLICAS}_leadercount") == 3
+        assert add(others, f"{REPLICAS}_leadercount") == 5
+        assert add(others, f"{CONTROLLER}_offlinepartitionscount") == 1
+        assert add(others, f"{CONTROLLER}_preferredreplicaimbalancecount") == 2, (
+            "the lost broker leads neither of its two"
+        )
         assert add(others, "ottla_leader_elections_total") > before, "others lead what the lost broker led"
         assert add(others, "kafka_controller_controllerstats_uncleanleaderelections_total") == 0
         assert count_elections(others) > elected, "one of them has decided about it, and knows how long it took"

@@ -428,7 +428,7 @@ OFFLINE_PARTITIONS = _make_gauge(
 )
 PREFERRED_IMBALANCE = _make_gauge(
     f"{_CONTROLLER}_preferredreplicaimbalancecount",
-    "Partitions of the cluster that another replica than the preferred one leads.",
+    "Partitions of the cluster that their preferred replica does not lead; those without a leader are among them.",
 )
 UNCLEAN_ELECTIONS = _make_counter(
     "kafka_controller_controllerstats_uncleanleaderelections_total",

@@ -142,7 +142,7 @@ class ClusterCollector:
                 self.rows.append(((topic.name,), len(topic.partitions)))
             for partition in topic.partitions:
                 self.leaderless += partition.leader < 0
-                self.imbalance += 0 <= partition.leader != partition.replicas[0]
+                self.imbalance += partition.leader != partition.replicas[0]
             if self.topics % PAUSE_EVERY == 0:
                 yield ""
 
