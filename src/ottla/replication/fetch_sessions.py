@@ -150,7 +150,7 @@ class FollowerSessionPartition:
             return
         session.changed[self.key] = self
         if self.partition is not None and self.partition.in_sync is not None:
-            # Until now nothing happened since the follower's last fetch, so at that fetch it had caught up.
+            # Until now nothing happened since the leader last looked at the partition for this follower.
             self.partition.in_sync.note_caught_up(session.follower, session.last_used)
         if session.waiting is not None:
             session.waiting.look_soon()

@@ -153,12 +153,13 @@ class InSync:
         return True
 
     def note_caught_up(self, broker_id: int, fetched: float) -> None:
-        """A follower had everything when it fetched at the time `fetched`. It fetches all partitions at once.
+        """Something happens in the partition. The follower last fetched at the time `fetched`, all partitions at once.
 
-        The leader does not look at every partition in each fetch, so it says this when something happens in one.
+        The leader does not look at every partition in each fetch. If the follower had everything when the leader last
+        looked, it had everything at `fetched` too. One that is slow, or whose records the throttle holds back, had not.
         """
         follower = self.followers.get(broker_id)
-        if follower is not None and follower.end_offset != UNKNOWN:
+        if follower is not None and not follower.must_fetch and UNKNOWN != follower.end_offset >= follower.leader_end:
             follower.caught_up = max(follower.caught_up, fetched)
             follower.last_fetch = max(follower.last_fetch, fetched)
 

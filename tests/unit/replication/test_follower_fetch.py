@@ -636,6 +636,31 @@ def test_the_throttle_spares_the_isr_and_partitions_that_are_not_listed() -> Non
     simulate(scenario())
 
 
+def test_the_high_watermark_does_not_wait_for_a_follower_that_the_throttle_holds_back() -> None:
+    # It is far behind and outside the ISR: acks=all would wait until a reassignment has copied everything.
+    async def scenario() -> None:
+        partition = lead(FakeProposer(), make_state((LEADER,)), leader_replication_throttled_replicas="*")
+        for _ in range(50):
+            produce(partition, b"v" * 1000)
+        follower = FollowingBroker(keep(partition))
+        follower.rate = 1
+        follower.throttle.record(1000)
+        asked: tuple[FetchPartition, ...] = (at(0),)
+        for _ in range(3):
+            waiting = follower.wait(*asked)
+            await settle()
+            acknowledged = partition.wait_for_acks(produce(partition, b"x"), -1)
+            await settle()
+            assert acknowledged is None or acknowledged.done()
+            assert partition.high_watermark.value == partition.log.end_offset
+            assert follower.session.waiting is not None
+            follower.session.waiting.finish()
+            assert results(await waiting)[0].records is None
+            asked = ()
+
+    simulate(scenario())
+
+
 def test_a_session_ends_when_its_broker_registers_again() -> None:
     # The session would answer NOT_LEADER_OR_FOLLOWER to the new registration of the broker for ever.
     async def scenario() -> None:

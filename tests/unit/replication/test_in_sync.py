@@ -205,6 +205,23 @@ def test_a_follower_that_left_joins_again_only_after_a_fetch() -> None:
     assert in_sync.has_joining(10, cluster) and in_sync.choose_isr(10, 15, cluster) == (LEADER, SECOND)
 
 
+def test_a_follower_that_was_behind_has_not_caught_up_because_nothing_happened() -> None:
+    """The throttle holds its records back, or it left the ISR by itself and has not fetched since."""
+    cluster = Cluster()
+    in_sync = lead(cluster, (LEADER, SECOND))
+    fetch(in_sync, cluster, THIRD, 4, end=9)
+    in_sync.note_caught_up(THIRD, cluster.time)
+    fetch(in_sync, cluster, SECOND, 9, end=9)
+    assert in_sync.find_committed(9, 9, cluster) == 9
+    in_sync.follow(PartitionImage(REPLICAS, (LEADER,), LEADER, leader_epoch=3, partition_epoch=1), cluster.time)
+    in_sync.note_caught_up(SECOND, cluster.time)
+    assert in_sync.find_committed(15, 15, cluster) == 15
+    fetch(in_sync, cluster, SECOND, 15, end=15)
+    cluster.time += LAG_S + 1
+    in_sync.note_caught_up(SECOND, cluster.time)
+    assert in_sync.find_committed(16, 16, cluster) == 15, "at its last fetch it had all that the leader had"
+
+
 def test_the_low_watermark_is_the_smallest_log_start_of_the_living() -> None:
     cluster = Cluster()
     in_sync = lead(cluster)
