@@ -128,4 +128,11 @@ def test_trouble_and_its_end_are_in_the_metrics() -> None:
         wait_until(lambda: add(cluster.brokers, f"{REPLICAS}_underreplicatedpartitions") == 0)
         assert add(others, f"{REPLICAS}_isrexpands_total") >= 3
         assert add(cluster.brokers, "kafka_controller_kafkacontroller_offlinepartitionscount") == 0
+
+        assert add(cluster.brokers, "ottla_zookeeper_connected") == 3
+        cluster.stop_store()
+        wait_until(lambda: add(cluster.brokers, "ottla_zookeeper_connected") == 0)
+        assert add(cluster.brokers, "kafka_server_sessionexpirelistener_zookeeperdisconnects_total") == 3
+        cluster.heal()
+        wait_until(lambda: add(cluster.brokers, "ottla_zookeeper_connected") == 3)
         check_lag(cluster)

@@ -22,6 +22,7 @@ from ottla.cluster.offline import take_replicas_offline
 from ottla.cluster.registration import BrokerRegistration, become_controller, register_broker, unfence_broker
 from ottla.cluster.topics import CLUSTER_METADATA
 from ottla.config import BrokerConfig
+from ottla.observability.metrics import StoreMeter
 from ottla.replication.assembly import Replication
 from ottla.storage.directories import DataDirectory, DirectoryError, DirectoryIdentity
 from ottla.storage.files import Disk
@@ -40,6 +41,7 @@ class Alone:
         self.broker_epoch = -1
         self.catch_up = None
         self.is_connected = True
+        self.store_meter = StoreMeter()
         self._environment = environment
         self._read_only = read_only
         self._directories: Sequence[DataDirectory] = ()

@@ -311,6 +311,7 @@ class Broker:
             apis=advertise(telemetry=telemetry is not None),
             catch_up=self.participation.catch_up,
             is_connected=lambda: self.participation.is_connected,
+            store_meter=self.participation.store_meter,
             faults=self._faults,
         )
 

@@ -35,6 +35,7 @@ from ottla.cluster.registration import BrokerRegistration, begin_shutdown, fence
 from ottla.cluster.store import Store
 from ottla.config import BrokerConfig
 from ottla.errors import ErrorCode, KafkaError
+from ottla.observability.metrics import StoreMeter
 from ottla.replication.assembly import Replication
 from ottla.replication.fetchers import Fetchers
 from ottla.replication.isr_proposals import IsrProposals
@@ -127,6 +128,10 @@ class Member:
     @property
     def is_connected(self) -> bool:
         return self._membership.is_connected
+
+    @property
+    def store_meter(self) -> StoreMeter:
+        return self._membership.meter
 
     # Before the logs are opened
 

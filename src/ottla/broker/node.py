@@ -16,7 +16,7 @@ from ottla.coordinators.groups.coordinator import GroupCoordinator
 from ottla.coordinators.transactions.admission import TransactionAdmission
 from ottla.coordinators.transactions.coordinator import TransactionCoordinator
 from ottla.coordinators.transactions.peers import LocalMarkers
-from ottla.observability.metrics import RequestMeters
+from ottla.observability.metrics import RequestMeters, StoreMeter
 from ottla.quotas.quotas import Quotas
 from ottla.replication.assembly import Replication
 from ottla.replication.compaction import Compaction
@@ -61,6 +61,7 @@ class Node:
     on a broker that is alone: nobody else changes anything."""
     is_connected: Callable[[], bool] = lambda: True
     """Whether this broker can reach the store of the metadata, and so would know if others led its partitions."""
+    store_meter: StoreMeter = field(default_factory=StoreMeter)
     check_listeners: Callable[[BrokerConfig], Awaitable[None]] | None = None
     """Tries the certificates of other settings. ConfigError if they cannot be used."""
     faults: Faults | None = None

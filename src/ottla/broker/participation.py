@@ -13,7 +13,8 @@ from ottla.broker.node import Node
 from ottla.cluster.decision import Decision
 from ottla.cluster.image import Image
 from ottla.cluster.metadata import Metadata
-from ottla.config import BrokerConfig, Listener
+from ottla.config import BrokerConfig
+from ottla.observability.metrics import StoreMeter
 from ottla.replication.assembly import Replication
 from ottla.storage.directories import DataDirectory
 from ottla.storage.files import Disk
@@ -51,6 +52,10 @@ class Participation(Protocol):
     @property
     def is_connected(self) -> bool:
         """See `Node.is_connected`."""
+
+    @property
+    def store_meter(self) -> StoreMeter:
+        """Counters for the connection to the store. They stay at 0 where there is none."""
 
     async def choose_node_id(self, config: BrokerConfig, directories: Sequence[DataDirectory]) -> BrokerConfig:
         """The settings with the id of this broker."""

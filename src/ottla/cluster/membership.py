@@ -30,6 +30,7 @@ from ottla.cluster.store import (
     StoreUnavailable,
 )
 from ottla.errors import ErrorCode, KafkaError
+from ottla.observability.metrics import StoreMeter
 from ottla.system.threads import Offload
 
 PREDECESSOR_TIMEOUTS = 1.5
@@ -47,12 +48,14 @@ class Membership:
     def __init__(self, store: Store, broker_id: int, locked: Sequence[bytes], random: Random, offload: Offload) -> None:
         self.on_expired: Callable[[], None] = _ignore
         """Called when the session has expired: the broker is fenced, or soon will be, and has to register again."""
+        self.meter = StoreMeter()
         self.broker_id = broker_id
         self.broker_epoch = -1
         """The epoch of the last registration of this broker; -1 before the first."""
         self._incarnation = random.randbytes(16).hex()
         self._directories = sorted(directory.hex() for directory in locked)
         self._connection = StoreConnection(store, random)
+        self._is_suspended = False
         self.log = SharedLog(self._connection, broker_id, random, offload)
         self._connection.on_state(self._handle_state_change)
 
@@ -138,8 +141,20 @@ class Membership:
 
     def _handle_state_change(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
+            self.meter.expirations += 1
             logger.warning("broker %d: the session with the store has expired", self.broker_id)
             self.on_expired()
+        elif state is SessionState.SUSPENDED:
+            self._is_suspended = True
+            self.meter.disconnects += 1
+            logger.warning(
+                "broker %d has lost its connection to %s: it serves topics as before, and the metadata cannot change",
+                self.broker_id,
+                self._connection.store_name,
+            )
+        elif self._is_suspended:
+            self._is_suspended = False
+            logger.info("broker %d is connected to %s again", self.broker_id, self._connection.store_name)
 
     async def _wait_for_predecessors(self) -> list[str]:
         """Alive nodes of this broker's id, once all of them belong to its own data directories."""

@@ -416,6 +416,19 @@ REPLICA_LAG = _make_gauge(
     "partition",
 )
 
+# The connection to ZooKeeper
+STORE_CONNECTED = _make_gauge(
+    "ottla_zookeeper_connected", "1 while the broker has a connection to ZooKeeper, or needs none because it is alone."
+)
+_SESSIONS = "kafka_server_sessionexpirelistener"
+STORE_DISCONNECTS = _make_counter(
+    f"{_SESSIONS}_zookeeperdisconnects_total", "How often the connection to ZooKeeper was lost."
+)
+STORE_EXPIRATIONS = _make_counter(
+    f"{_SESSIONS}_zookeeperexpires_total",
+    "How often the session with ZooKeeper has expired. The broker then leads nothing until it has registered again.",
+)
+
 # The cluster, as the controller sees it; 0 on the other brokers
 _CONTROLLER = "kafka_controller_kafkacontroller"
 ACTIVE_CONTROLLER = _make_gauge(f"{_CONTROLLER}_activecontrollercount", "1 on the broker that is the controller.")

@@ -140,6 +140,17 @@ class LoginMeter:
         """Connections that were closed because their session had expired."""
 
 
+class StoreMeter:
+    """Counters for a broker's connection to the store of the cluster's metadata."""
+
+    __slots__ = ("disconnects", "expirations")
+
+    def __init__(self) -> None:
+        self.disconnects = 0
+        self.expirations = 0
+        """Sessions that have ended because the store had not heard from the broker for too long."""
+
+
 class GroupMeter:
     """Counters for the groups of a broker."""
 

@@ -106,6 +106,30 @@ def test_a_new_session_is_opened_after_the_process_had_no_file_descriptors() -> 
     simulate(main())
 
 
+def test_a_lost_connection_is_told_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        store = MemoryStore(session_timeout_s=6.0)
+        member = Member(store.client("broker-1"), 1)
+        await member.join()
+        store.cut("broker-1")
+        await asyncio.sleep(1)
+        assert (member.membership.meter.disconnects, member.membership.meter.expirations) == (1, 0)
+        assert [record.levelname for record in caplog.records if "has lost its connection" in record.message] == [
+            "WARNING"
+        ]
+        store.heal("broker-1")
+        await member.membership.wait_until_connected()
+        assert sum("is connected to" in record.message for record in caplog.records) == 1
+        store.cut("broker-1")
+        await asyncio.sleep(10)
+        store.heal("broker-1")
+        await member.membership.wait_until_connected()
+        assert (member.membership.meter.disconnects, member.membership.meter.expirations) == (2, 1)
+
+    caplog.set_level("INFO")
+    simulate(main())
+
+
 def test_a_restarted_broker_takes_over_its_node() -> None:
     """It need not wait for the session of its last life; that life can change nothing more."""
 

@@ -85,6 +85,14 @@ def _list_availability(thresholds: Thresholds) -> list[Alert]:
             "Look whether the brokers reach ZooKeeper.",
         ),
         Alert(
+            "OttlaZooKeeperAway",
+            f"{catalogue.STORE_CONNECTED.name} == 0",
+            "1m",
+            CRITICAL,
+            "Broker {{ $labels.instance }} has no connection to ZooKeeper",
+            "Topics are served, but no leader can be replaced and no topic created. Look after ZooKeeper, or the network.",
+        ),
+        Alert(
             "OttlaUnderMinIsr",
             f"{catalogue.UNDER_MIN_ISR.name} > 0",
             "1m",
