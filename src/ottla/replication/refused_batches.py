@@ -31,12 +31,12 @@ class Refusal(NamedTuple):
 
     producer_epoch: int
     first: int
-    """The sequence that the log needs next."""
+    """Base sequence of the first refused batch."""
     last: int
     """Base sequence of the last refused batch."""
     error: KafkaError
     is_gap: bool = False
-    """Only batches behind `first` were refused, because that one has not come. Perhaps it never does."""
+    """They were refused because a batch before `first` has not come. Perhaps it never does."""
 
 
 RefusedBatches = dict[int, Refusal]
@@ -85,13 +85,19 @@ def explain_gap(
     needed = sequence_after(producer.last_sequence, 1) if producer.epoch == epoch else 0
     if not _is_at_or_after(sequence, needed):
         return error
+    first = last = sequence
     known = refused.get(header.producer_id)
-    if known is not None and known.producer_epoch == epoch and _is_at_or_after(known.last, sequence):
-        return error  # it was refused once already
+    if known is not None and known.is_gap and known.producer_epoch == epoch:
+        if not _is_at_or_after(sequence, known.first):
+            last = known.last
+        elif not _is_at_or_after(known.last, sequence):
+            first = known.first
+        else:
+            return error  # it was refused once already
     if known is None and len(refused) >= REFUSED_MAX:
         refused.clear()
     message = f"{error.message}; what is between them may have gone to an earlier leader"
-    refusal = Refusal(epoch, needed, sequence, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message), is_gap=True)
+    refusal = Refusal(epoch, first, last, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message), is_gap=True)
     refused[header.producer_id] = refusal
     return refusal.error
 

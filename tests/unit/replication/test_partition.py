@@ -156,6 +156,27 @@ def test_after_an_election_a_batch_may_come_before_those_that_the_earlier_leader
     simulate(scenario())
 
 
+@pytest.mark.parametrize("is_early", [True, False])
+def test_a_batch_behind_a_gap_may_come_after_a_later_one(is_early: bool) -> None:
+    # The later one came in the new leader's epoch, or early: before the broker knew that it leads.
+    async def scenario() -> None:
+        partition = leading(Threads(), isr=(ME, FOLLOWER))
+        producer = IdempotentProducer(partition)
+        producer.send(0)
+        elect(partition, FOLLOWER)
+        if is_early:
+            assert producer.find_error(4) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        elect(partition)
+        for sequence in (3, 5) if is_early else (4, 3, 5):
+            assert producer.find_error(sequence) == ErrorCode.NOT_LEADER_OR_FOLLOWER, "it has come once"
+        for sequence in (3, 4, 5):
+            assert producer.find_error(sequence) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "the gap is still there"
+        assert [producer.send(sequence).base_offset for sequence in range(1, 6)] == list(range(1, 6))
+        assert not partition._refused
+
+    simulate(scenario())
+
+
 def test_a_gap_that_is_still_there_when_a_batch_comes_again_is_answered_as_one() -> None:
     async def scenario() -> None:
         partition = leading(Threads(), isr=(ME, FOLLOWER))
