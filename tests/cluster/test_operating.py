@@ -1,6 +1,9 @@
 """Operating a cluster of four brokers with `ottla cluster`: moves, elections, a broker that leaves for good."""
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -40,6 +43,10 @@ class Operator:
     def __init__(self, cluster: LocalCluster, output: pytest.CaptureFixture[str]) -> None:
         self._cluster = cluster
         self._output = output
+
+    @property
+    def bootstrap(self) -> str:
+        return self._cluster.bootstrap
 
     def run(self, *words: str, status: int = 0) -> str:
         """What the command prints. It ends with this status."""
@@ -85,7 +92,7 @@ def test_a_limit_is_removed_wherever_it_can_be(operator: Operator, cluster: Loca
     cluster.brokers[0].kill()
     settings = {**cluster.client_settings, "default.api.timeout.ms": "3000"}
     with closing(Client(settings)) as client, pytest.raises(CommandError) as refused:
-        throttle.end(client, brokers, {where: (4, 3, 2)})
+        throttle.remove(client, brokers, ["orders"])
     assert "ottla config delete broker 1 leader.replication.throttled.rate" in str(refused.value)
     assert "broker 2" not in str(refused.value) and "topic" not in str(refused.value)
     limited = [operator.read("config", "get", "topic", "orders", "--changed")]
@@ -112,6 +119,94 @@ def test_a_move_that_is_cancelled_leaves_the_replicas_as_they_were(operator: Ope
         wait_until(lambda: operator.read("cluster", "status")["under_replicated"] == 0)
         # As in Kafka, the order may be another: what the move wanted comes first.
         assert list(map(sorted, operator.replicas())) == list(map(sorted, before))
+
+
+@pytest.fixture
+def slow(capsys: pytest.CaptureFixture[str]) -> Iterator[Operator]:
+    """A cluster in which a move of the topic does not end by itself at one byte a second: it has 200 fetches to do."""
+    with ottla.testing.cluster(replica_fetch_max_bytes=10_000) as local:
+        local.create_topic("orders", replication_factor=1)
+        operator = Operator(local, capsys)
+        operator.run("cluster", "reassign", "--topic", "orders", "--to", "1")
+        producer = Producer({"bootstrap.servers": local.bootstrap, "acks": "all", "batch.num.messages": "10"})
+        for _ in range(2000):
+            producer.produce("orders", bytes(1000))
+        assert producer.flush(PATIENCE_S) == 0
+        yield operator
+
+
+class Terminal:
+    """A limited move of the topic to brokers 2 and 3 in a child process. It waits for its end."""
+
+    def __init__(self, operator: Operator) -> None:
+        words = ["cluster", "reassign", "--topic", "orders", "--to", "2,3", "--throttle", "1"]
+        self._child = subprocess.Popen(
+            [sys.executable, "-m", "ottla", *words, "-b", operator.bootstrap],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self._child.stderr is not None
+        assert self._child.stderr.readline() == "1 of 1 partition still moving\n"
+
+    def interrupt(self) -> tuple[int, str]:
+        self._child.send_signal(signal.SIGINT)
+        return self.end()
+
+    def end(self) -> tuple[int, str]:
+        """The status, and what was printed to the end."""
+        output, errors = self._child.communicate(timeout=PATIENCE_S)
+        return self._child.returncode, output + errors
+
+
+def is_limited(operator: Operator) -> bool:
+    settings = operator.read("config", "get", "topic", "orders", "--changed")
+    settings += [each for broker in "123" for each in operator.read("config", "get", "broker", broker, "--changed")]
+    return "throttled" in str(settings)
+
+
+def test_a_move_that_is_cancelled_elsewhere_is_no_success(slow: Operator) -> None:
+    # It goes on with its limit after Ctrl-C, and the same command goes on to wait for it.
+    status, said = Terminal(slow).interrupt()
+    assert status == 130
+    assert said.startswith("The moves go on, limited to 1 byte a second.\n")
+    assert "reassign --cancel " in said and "reassign --unthrottle " in said
+    assert is_limited(slow)
+    (moving,) = slow.read("cluster", "reassign", "--list", "--topic", "orders", "-p", "0")
+    assert (moving["adding"], moving["removing"]) == ([2, 3], [1])
+    assert all(0 <= copied < moving["bytes_of_leader"] for copied in moving["bytes_added"])
+    waiting = Terminal(slow)
+    would = slow.run("cluster", "reassign", "--cancel", "--dry-run")
+    assert would == "1 move would be cancelled\n  orders-0\n"
+    assert slow.run("cluster", "reassign", "--cancel") == "1 move cancelled\n"
+    status, said = waiting.end()
+    assert (status, said.splitlines()) == (
+        1,
+        ["0 partitions moved", "ottla: 1 partition not moved: cancelled or changed meanwhile: orders-0"],
+    )
+    assert not is_limited(slow)
+
+
+def test_the_limit_of_a_command_that_was_interrupted_can_be_removed(slow: Operator) -> None:
+    Terminal(slow).interrupt()
+    removed = slow.run("cluster", "reassign", "--unthrottle")
+    assert removed == "the limit is removed from 3 brokers and 1 topic\n"
+    assert not is_limited(slow)
+    wait_until(lambda: slow.read("cluster", "reassign", "--list") == [])
+    again = ("cluster", "reassign", "--topic", "orders", "--to", "2,3", "--throttle", "1")
+    assert slow.run(*again) == "nothing to move\n"
+
+
+def test_moves_that_nobody_knows_are_neither_listed_nor_cancelled(operator: Operator) -> None:
+    for action in ("--list", "--cancel"):
+        assert "there is no topic 'order'; did" in operator.run(
+            "cluster", "reassign", action, "--topic", "order", status=1
+        )
+        assert "has no partition 9" in operator.run(
+            "cluster", "reassign", action, "--topic", "orders", "-p", "9", status=1
+        )
+    refused = operator.run("cluster", "reassign", "--plan", "plan.json", "--topic", "orders", status=2)
+    assert refused == "ottla: --plan cannot be limited to a --topic\n"
 
 
 def test_a_broker_is_drained_stopped_and_forgotten(operator: Operator, cluster: LocalCluster) -> None:

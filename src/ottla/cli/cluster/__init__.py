@@ -3,8 +3,9 @@
 overview.py    one view of brokers, partitions and their trouble: what the other actions read
 directories.py which brokers are cordoned, and how much of a partition each has
 status.py      status, brokers
-moves.py       reassign, drain: begins moves and waits for them
+moves.py       reassign, drain: their options; lists moves and cancels them
 plans.py       which replicas move where
+execution.py   begins the moves of a plan, and waits for them
 throttle.py    a limit on the rate of moves
 actions.py     how these modules add their actions
 elections.py   elect, unregister

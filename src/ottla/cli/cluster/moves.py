@@ -2,47 +2,33 @@
 
 import argparse
 import sys
-import time
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.cli.client import open_own_client
 from ottla.cli.cluster import throttle
 from ottla.cli.cluster.actions import Actions, add_action
-from ottla.cli.cluster.directories import mark_cordoned
+from ottla.cli.cluster.directories import mark_cordoned, measure_replicas
+from ottla.cli.cluster.execution import carry_out, explain_refusals, request_moves
 from ottla.cli.cluster.overview import (
     Overview,
     PartitionState,
-    explain_code,
-    join_first,
-    list_reassignments,
+    Reassignment,
     observe,
     parse_broker_ids,
-    raise_for_error,
     require_brokers,
 )
-from ottla.cli.cluster.plans import (
-    Plan,
-    leave_out_unchanged,
-    plan_drain,
-    plan_same_replicas,
-    plan_spread,
-    read_plan,
-    write_plan,
-)
+from ottla.cli.cluster.plans import Plan, plan_drain, plan_same_replicas, plan_spread, read_plan
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.numbers import parse_broker_id, parse_partition
-from ottla.cli.output import add_format_argument, counted, show_json, show_rows
+from ottla.cli.output import add_format_argument, counted, show_rows
 from ottla.cli.plan_files import parse_json, read_json
-from ottla.cli.progress import ProgressLine
 from ottla.cli.suggestions import suggest
-from ottla.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.client.client import Client
 
-LOOK_S = 0.5
-"""Pause between two looks at replicas that are moving."""
+COLUMNS = ("partition", "replicas", "adding", "removing", "bytes_added", "bytes_of_leader")
+"""`bytes_added`: how much each of the replicas that are being added has."""
 
 
 def add_actions(actions: Actions) -> None:
@@ -58,10 +44,11 @@ def add_actions(actions: Actions) -> None:
         "--over", type=parse_broker_ids, metavar="IDS", help="spread the partitions evenly over these brokers"
     )
     what.add_argument("--cancel", action="store_true", help="end moves that are under way and go back")
-    what.add_argument("--list", action="store_true", help="show the moves that are under way")
-    reassign.add_argument("-t", "--topic", action="append", default=[], help="topics to move; may be repeated")
+    what.add_argument("--list", action="store_true", help="show the moves that are under way, and how far they are")
+    what.add_argument("--unthrottle", action="store_true", help="remove the limits that --throttle has set")
+    reassign.add_argument("-t", "--topic", action="append", default=[], help="only this topic; may be repeated")
     reassign.add_argument(
-        "-p", "--partition", type=parse_partition, action="append", help="only these partitions of the topic"
+        "-p", "--partition", type=parse_partition, action="append", help="only this partition; may be repeated"
     )
     _add_move_arguments(reassign)
     drain = add_action(actions, "drain", "move everything away from a broker, before it is removed", _drain)
@@ -79,17 +66,29 @@ def _add_move_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _reassign(options: argparse.Namespace) -> int:
+    _check(options)
+    with open_own_client(options) as own:
+        overview = observe(own, settings=False)
+        if options.list:
+            return _list(own, overview, options)
+        if options.cancel:
+            return _cancel(own, overview, options)
+        if options.unthrottle:
+            return _unthrottle(own, overview)
+        return carry_out(own, overview, _make_plan(overview, options), options)
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse options that would have no effect together."""
+    if (options.plan is not None or options.unthrottle) and options.topic:
+        name = "--plan" if options.plan is not None else "--unthrottle"
+        raise CommandError(f"{name} cannot be limited to a --topic", USAGE_ERROR)
     if options.partition and len(options.topic) != 1:
         raise CommandError("--partition needs exactly one --topic", USAGE_ERROR)
     if (options.to or options.over) and not options.topic:
         raise CommandError(f"{'--to' if options.to else '--over'} needs --topic", USAGE_ERROR)
-    with open_own_client(options) as own:
-        if options.list:
-            return _list(own, options)
-        overview = observe(own, settings=False)
-        if options.cancel:
-            return _cancel(own, overview, options)
-        return _move(own, overview, _make_plan(overview, options), options)
+    if (options.list or options.cancel or options.unthrottle) and options.throttle is not None:
+        raise CommandError("--throttle is for moves that begin: it goes with --plan, --to and --over", USAGE_ERROR)
 
 
 def _make_plan(overview: Overview, options: argparse.Namespace) -> Plan:
@@ -112,7 +111,7 @@ def _read_plan_file(path: str) -> Plan:
         raise CommandError(f"{source}: not UTF-8 text", USAGE_ERROR) from None
 
 
-def _choose(overview: Overview, topics: Sequence[str], numbers: Sequence[int] | None) -> list[PartitionState]:
+def _choose(overview: Overview, topics: list[str], numbers: list[int] | None) -> list[PartitionState]:
     known = {partition.where.topic for partition in overview.partitions}
     for topic in topics:
         if topic not in known:
@@ -136,99 +135,57 @@ def _drain(options: argparse.Namespace) -> int:
         if options.broker not in assigned.union(broker.id for broker in overview.brokers):
             known = ", ".join(str(broker.id) for broker in overview.brokers)
             raise CommandError(f"there is no broker {options.broker}, only {known}")
-        return _move(own, overview, plan_drain(overview, options.broker), options)
+        return carry_out(own, overview, plan_drain(overview, options.broker), options)
 
 
-def _move(own: "Client", overview: Overview, wanted: Plan, options: argparse.Namespace) -> int:
-    known = {partition.where: partition for partition in overview.partitions}
-    plan = leave_out_unchanged(wanted, known)
-    if options.dry_run:
-        show_json(write_plan(plan))
-        return 0
-    if not plan:
-        print("nothing to move")
-        return 0
-    if options.throttle is not None and options.no_wait:
-        raise CommandError("--throttle needs waiting: the limit is removed when the move has ended", USAGE_ERROR)
-    brokers = [each.id for each in overview.alive()]
-    try:
-        if options.throttle is not None:
-            throttle.begin(own, brokers, plan, known, options.throttle)
-        alter_assignments(own, plan)
-        if options.no_wait:
-            print(f"{counted(len(plan), 'partition')} moving; ottla cluster reassign --list shows how far they are")
-            return 0
-        _wait(own, plan)
-    finally:
-        if options.throttle is not None:
-            throttle.end(own, brokers, plan)
-    print(f"{counted(len(plan), 'partition')} moved")
-    return 0
+def _choose_moving(overview: Overview, options: argparse.Namespace) -> list[Reassignment]:
+    """The moves that are under way: all of them, or those of the topics and partitions that the options name."""
+    if not options.topic:
+        return overview.reassignments
+    chosen = {partition.where for partition in _choose(overview, options.topic, options.partition)}
+    return [each for each in overview.reassignments if each.where in chosen]
 
 
-def alter_assignments(own: "Client", plan: "Plan | dict[TopicPartition, None]") -> None:
-    """Begin moves; None as replicas cancels one."""
-    from ottla.wire.messages.alter_partition_reassignments import (
-        AlterPartitionReassignmentsRequest,
-        ReassignablePartition,
-        ReassignableTopic,
-    )
-
-    topics: dict[str, ReassignableTopic] = {}
-    for (topic, number), replicas in sorted(plan.items()):
-        asked = ReassignablePartition(partition_index=number, replicas=None if replicas is None else list(replicas))
-        topics.setdefault(topic, ReassignableTopic(name=topic)).partitions.append(asked)
-    answer = own.connect_any().ask(AlterPartitionReassignmentsRequest(topics=list(topics.values()), timeout_ms=30_000))
-    raise_for_error(answer, "nothing was moved")
-    failures = [
-        reason if reason.startswith(where) else f"{where}: {reason}"
-        for found in answer.responses
-        for each in found.partitions
-        if each.error_code
-        for where in [f"{found.name}-{each.partition_index}"]
-        for reason in [explain_code(each.error_code, each.error_message)]
-    ]
-    if failures:
-        count = f"{len(failures)} of {counted(len(plan), 'partition')} refused: " if len(plan) > 1 else ""
-        raise CommandError(f"{count}{join_first(failures)}")
-
-
-def _wait(own: "Client", plan: Plan) -> None:
-    """Wait until no partition of the plan moves any more, with a bar or with a line whenever the number changes."""
-    shown = -1
-    with ProgressLine("moving", len(plan)) as progress:
-        while moving := _count_moving(own, plan):
-            left = f"{moving} of {counted(len(plan), 'partition')} still moving"
-            progress.show(len(plan) - moving, left)
-            if moving != shown and not progress.is_shown:
-                print(left, file=sys.stderr, flush=True)
-                shown = moving
-            time.sleep(LOOK_S)
-
-
-def _count_moving(own: "Client", plan: Iterable[TopicPartition]) -> int:
-    wanted = set(plan)
-    return sum(each.where in wanted for each in list_reassignments(own))
-
-
-def _list(own: "Client", options: argparse.Namespace) -> int:
+def _list(own: "Client", overview: Overview, options: argparse.Namespace) -> int:
+    moving = _choose_moving(overview, options)
+    leaders = {partition.where: partition.leader for partition in overview.partitions}
+    brokers = {broker for each in moving for broker in (*each.adding, leaders.get(each.where, -1))}
+    alive = {broker.id for broker in overview.alive()}
+    sizes = measure_replicas(own, sorted(brokers & alive), [each.where for each in moving]) if moving else {}
     rows = [
-        (str(each.where), list(each.replicas), list(each.adding), list(each.removing))
-        for each in list_reassignments(own)
-        if not options.topic or each.where.topic in options.topic
+        (
+            str(each.where),
+            list(each.replicas),
+            list(each.adding),
+            list(each.removing),
+            [sizes.get((broker, each.where), 0) for broker in each.adding],
+            sizes.get((leaders.get(each.where, -1), each.where)),
+        )
+        for each in moving
     ]
-    show_rows(options.format, ("partition", "replicas", "adding", "removing"), rows)
+    show_rows(options.format, COLUMNS, rows)
     return 0
 
 
 def _cancel(own: "Client", overview: Overview, options: argparse.Namespace) -> int:
-    under_way = [
-        each.where
-        for each in overview.reassignments
-        if (not options.topic or each.where.topic in options.topic)
-        and (not options.partition or each.where.partition in options.partition)
-    ]
-    if under_way and not options.dry_run:
-        alter_assignments(own, dict.fromkeys(under_way))
-    print(f"{counted(len(under_way), 'move')} cancelled")
+    under_way = [each.where for each in _choose_moving(overview, options)]
+    if options.dry_run:
+        print(f"{counted(len(under_way), 'move')} would be cancelled")
+        for where in under_way:
+            print(f"  {where}")
+        return 0
+    refused = request_moves(own, dict.fromkeys(under_way)) if under_way else {}
+    print(f"{counted(len(under_way) - len(refused), 'move')} cancelled", flush=True)
+    if throttle.list_limited_topics(own, overview):
+        throttle.end(own, overview)
+    if refused:
+        raise CommandError(explain_refusals(refused, len(under_way)))
+    return 0
+
+
+def _unthrottle(own: "Client", overview: Overview) -> int:
+    topics = throttle.list_limited_topics(own, overview)
+    brokers = [broker.id for broker in overview.alive()]
+    throttle.remove(own, brokers, topics)
+    print(f"the limit is removed from {counted(len(brokers), 'broker')} and {counted(len(topics), 'topic')}")
     return 0

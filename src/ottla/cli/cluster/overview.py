@@ -192,14 +192,20 @@ def list_reassignments(own: "Client") -> list[Reassignment]:
     )
 
 
-def _fetch_min_in_sync(own: "Client", topics: list[str]) -> dict[str, int]:
+def _fetch_min_in_sync(own: "Client", topics: Sequence[str]) -> dict[str, int]:
+    found = fetch_topic_settings(own, topics, [MIN_IN_SYNC])
+    return {topic: int(settings.get(MIN_IN_SYNC) or 1) for topic, settings in found.items()}
+
+
+def fetch_topic_settings(own: "Client", topics: Sequence[str], names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The values of these settings by topic; without those that have none, or that may not be read."""
     from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
     requests = (
         DescribeConfigsRequest(
             resources=[
                 DescribeConfigsResource(
-                    resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=[MIN_IN_SYNC]
+                    resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=list(names)
                 )
                 for topic in topics[begin : begin + TOPICS_AT_ONCE]
             ]
@@ -207,10 +213,9 @@ def _fetch_min_in_sync(own: "Client", topics: list[str]) -> dict[str, int]:
         for begin in range(0, len(topics), TOPICS_AT_ONCE)
     )
     return {
-        result.resource_name: int(config.value or 1)
+        result.resource_name: {config.name: config.value for config in result.configs if config.value is not None}
         for answer in own.ask_any_in_turn(requests)
         for result in answer.results
-        for config in result.configs
     }
 
 

@@ -5,7 +5,14 @@ from argparse import ArgumentTypeError
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ottla.cli.cluster.overview import PartitionState, explain_code
+from ottla.cli.cluster.overview import (
+    Overview,
+    PartitionState,
+    explain_code,
+    fetch_topic_settings,
+    join_first,
+    list_reassignments,
+)
 from ottla.cli.cluster.plans import Plan
 from ottla.cli.command_error import CommandError
 from ottla.cli.numbers import INT64_MAX
@@ -43,7 +50,7 @@ def begin(
     changes: dict[tuple[int, str], dict[str, str | None]] = {}
     for broker in brokers:
         changes[BROKER, str(broker)] = dict.fromkeys(RATES, str(bytes_per_second))
-    for topic in _list_topics(plan):
+    for topic in sorted({where.topic for where in plan}):
         sources, targets = [], []
         for where, replicas in sorted(plan.items()):
             if where.topic == topic:
@@ -54,13 +61,28 @@ def begin(
     _change(own, changes)
 
 
-def end(own: "Client", brokers: Sequence[int], plan: Plan) -> None:
-    """Remove the limit again, wherever it can be removed. CommandError names what is left, on brokers that are down."""
+def end(own: "Client", overview: Overview) -> None:
+    """Remove the limits of moves that have ended. Those of other commands, whose moves go on, stay."""
+    limited = list_limited_topics(own, overview)
+    moving = {each.where.topic for each in list_reassignments(own)}
+    brokers = [] if limited & moving else [broker.id for broker in overview.alive()]
+    remove(own, brokers, limited - moving)
+
+
+def list_limited_topics(own: "Client", overview: Overview) -> set[str]:
+    """The topics with replicas that `begin` has limited. `*`, which means all replicas, is set by people only."""
+    topics = sorted({partition.where.topic for partition in overview.partitions})
+    found = fetch_topic_settings(own, topics, [LEADERS, FOLLOWERS])
+    return {topic for topic, settings in found.items() if any(value not in ("", "*") for value in settings.values())}
+
+
+def remove(own: "Client", brokers: Iterable[int], topics: Iterable[str]) -> None:
+    """Remove limits wherever they can be removed. CommandError names what is left, on brokers that are down."""
     from ottla.client.connection import Unreachable
 
     # Topics first: without their lists the rates limit nothing.
     changes: dict[tuple[int, str], dict[str, str | None]] = {
-        (TOPIC, topic): {LEADERS: None, FOLLOWERS: None} for topic in _list_topics(plan)
+        (TOPIC, topic): {LEADERS: None, FOLLOWERS: None} for topic in sorted(topics)
     }
     changes |= {(BROKER, str(broker)): dict.fromkeys(RATES) for broker in brokers}
     failures = []
@@ -71,11 +93,7 @@ def end(own: "Client", brokers: Sequence[int], plan: Plan) -> None:
             where = f"{'topic' if kind == TOPIC else 'broker'} {name}"
             failures.append(f"{where} still has it ({error}): ottla config delete {where} {' '.join(settings)}")
     if failures:
-        raise CommandError(f"the limit of the rate was not removed everywhere: {'; '.join(failures)}")
-
-
-def _list_topics(plan: Iterable[TopicPartition]) -> list[str]:
-    return sorted({where.topic for where in plan})
+        raise CommandError(f"the limit of the rate was not removed everywhere: {join_first(failures)}")
 
 
 def _change(own: "Client", changes: Mapping[tuple[int, str], Mapping[str, str | None]]) -> None:

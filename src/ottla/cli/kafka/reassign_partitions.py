@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.client import open_own_client
 from ottla.cli.cluster import throttle
-from ottla.cli.cluster.moves import alter_assignments
+from ottla.cli.cluster.execution import explain_refusals, request_moves
 from ottla.cli.cluster.overview import Overview, list_reassignments, observe, parse_broker_ids, require_brokers
 from ottla.cli.cluster.plans import Plan, plan_spread, read_plan
 from ottla.cli.command_error import USAGE_ERROR, CommandError
@@ -119,8 +119,13 @@ def _execute(own: "Client", overview: Overview, plan: Plan, options: argparse.Na
     if options.throttle > 0:
         known = {each.where: each for each in overview.partitions}
         throttle.begin(own, [each.id for each in overview.alive()], plan, known, options.throttle)
-    alter_assignments(own, plan)
+    _request(own, plan)
     print(f"Successfully started partition reassignment{'s' * (len(plan) != 1)} for {_join(plan)}")
+
+
+def _request(own: "Client", plan: "Plan | dict[TopicPartition, None]") -> None:
+    if refused := request_moves(own, plan):
+        raise CommandError(explain_refusals(refused, len(plan)))
 
 
 def _join(plan: Plan) -> str:
@@ -154,13 +159,13 @@ def _clear(own: "Client", overview: Overview, plan: Plan, options: argparse.Name
     print(f"Clearing broker-level throttles on broker{'s' * (len(brokers) != 1)} {','.join(map(str, brokers))}")
     topics = sorted({where.topic for where in plan})
     print(f"Clearing topic-level throttles on topic{'s' * (len(topics) != 1)} {','.join(topics)}")
-    throttle.end(own, brokers, plan)
+    throttle.remove(own, brokers, topics)
 
 
 def _cancel(own: "Client", overview: Overview, plan: Plan, options: argparse.Namespace) -> None:
     moving = sorted({each.where for each in overview.reassignments} & set(plan))
     if moving:
-        alter_assignments(own, dict.fromkeys(moving))
+        _request(own, dict.fromkeys(moving))
         names = ",".join(map(str, moving))
         print(f"Successfully cancelled partition reassignment{'s' * (len(moving) != 1)} for: {names}")
     else:

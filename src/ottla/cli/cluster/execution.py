@@ -1,0 +1,170 @@
+"""Carries out a plan of a reassignment: begins the moves, waits for them, and says what has come of them."""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from ottla.cli.cluster import throttle
+from ottla.cli.cluster.overview import (
+    Overview,
+    PartitionState,
+    explain_code,
+    join_first,
+    list_reassignments,
+    raise_for_error,
+)
+from ottla.cli.cluster.plans import Plan, leave_out_unchanged, write_plan
+from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.output import counted, show_json
+from ottla.cli.progress import ProgressLine
+from ottla.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.client.client import Client
+
+LOOK_S = 0.5
+"""Pause between two looks at replicas that are moving."""
+
+LOOKS_AT_THE_END = 4
+"""How often the replicas are compared with the plan before they count as others: in Kafka's clusters the broker that is
+asked may hear of the end of a move later than the controller."""
+
+
+def carry_out(own: "Client", overview: Overview, wanted: Plan, options: argparse.Namespace) -> int:
+    """Move what the plan moves, as the options of the command say."""
+    if options.throttle is not None and options.no_wait:
+        raise CommandError("--throttle needs waiting: the limit is removed when the move has ended", USAGE_ERROR)
+    known = {partition.where: partition for partition in overview.partitions}
+    plan = leave_out_unchanged(wanted, known)
+    if options.dry_run:
+        show_json(write_plan(plan))
+        return 0
+    if not plan:
+        print("nothing to move")
+        if options.throttle is not None:  # a command that was interrupted may have left its limit
+            throttle.end(own, overview)
+        return 0
+    refused = _begin(own, overview, plan, known, options.throttle)
+    begun = {where: replicas for where, replicas in plan.items() if where not in refused}
+    failures = [explain_refusals(refused, len(plan))] if refused else []
+    if options.no_wait:
+        print(f"{counted(len(begun), 'partition')} moving; ottla cluster reassign --list shows how far they are")
+    else:
+        try:
+            _wait(own, begun)
+            lost = _find_unmoved(own, begun)
+        except BaseException:
+            _explain_what_goes_on(options.throttle)
+            raise
+        print(f"{counted(len(begun) - len(lost), 'partition')} moved", flush=True)
+        if lost:
+            names = join_first([str(where) for where in lost])
+            failures.append(f"{counted(len(lost), 'partition')} not moved: cancelled or changed meanwhile: {names}")
+        if options.throttle is not None:
+            throttle.end(own, overview)
+    if failures:
+        raise CommandError("; ".join(failures))
+    return 0
+
+
+def _begin(
+    own: "Client",
+    overview: Overview,
+    plan: Plan,
+    known: Mapping[TopicPartition, PartitionState],
+    bytes_per_second: int | None,
+) -> dict[TopicPartition, str]:
+    """Begin the moves, limited before they begin. Returns why partitions were refused; CommandError if all were."""
+    try:
+        if bytes_per_second is not None:
+            throttle.begin(own, [each.id for each in overview.alive()], plan, known, bytes_per_second)
+        refused = request_moves(own, plan)
+        if len(refused) == len(plan):
+            raise CommandError(explain_refusals(refused, len(plan)))
+    except BaseException:
+        if bytes_per_second is not None:
+            throttle.end(own, overview)
+        raise
+    return refused
+
+
+def request_moves(own: "Client", plan: "Plan | dict[TopicPartition, None]") -> dict[TopicPartition, str]:
+    """Begin moves; None as replicas cancels one. Returns why partitions were refused."""
+    from ottla.wire.messages.alter_partition_reassignments import (
+        AlterPartitionReassignmentsRequest,
+        ReassignablePartition,
+        ReassignableTopic,
+    )
+
+    topics: dict[str, ReassignableTopic] = {}
+    for (topic, number), replicas in sorted(plan.items()):
+        asked = ReassignablePartition(partition_index=number, replicas=None if replicas is None else list(replicas))
+        topics.setdefault(topic, ReassignableTopic(name=topic)).partitions.append(asked)
+    answer = own.connect_any().ask(AlterPartitionReassignmentsRequest(topics=list(topics.values()), timeout_ms=30_000))
+    raise_for_error(answer, "nothing was moved")
+    return {
+        TopicPartition(found.name, each.partition_index): explain_code(each.error_code, each.error_message)
+        for found in answer.responses
+        for each in found.partitions
+        if each.error_code
+    }
+
+
+def explain_refusals(refused: Mapping[TopicPartition, str], asked: int) -> str:
+    """What brokers said of the first partitions. Some messages begin with the name of the partition already."""
+    texts = [why if why.startswith(str(where)) else f"{where}: {why}" for where, why in refused.items()]
+    count = f"{len(refused)} of {counted(asked, 'partition')} refused: " if asked > 1 else ""
+    return count + join_first(texts)
+
+
+def _wait(own: "Client", plan: Plan) -> None:
+    """Wait until no partition of the plan moves any more, with a bar or with a line whenever the number changes."""
+    shown = -1
+    with ProgressLine("moving", len(plan)) as progress:
+        while moving := _count_moving(own, plan):
+            left = f"{moving} of {counted(len(plan), 'partition')} still moving"
+            progress.show(len(plan) - moving, left)
+            if moving != shown and not progress.is_shown:
+                print(left, file=sys.stderr, flush=True)
+                shown = moving
+            time.sleep(LOOK_S)
+
+
+def _count_moving(own: "Client", plan: Iterable[TopicPartition]) -> int:
+    wanted = set(plan)
+    return sum(each.where in wanted for each in list_reassignments(own))
+
+
+def _find_unmoved(own: "Client", plan: Plan) -> list[TopicPartition]:
+    """The partitions that have other replicas than the plan says, although nothing moves any more."""
+    names = sorted({where.topic for where in plan})
+    lost = list(plan)
+    for look in range(LOOKS_AT_THE_END):
+        if look:
+            time.sleep(LOOK_S)
+        there = {
+            TopicPartition(topic.name or "", each.partition_index): tuple(each.replica_nodes)
+            for topic in own.fetch_topics(names)
+            for each in topic.partitions
+        }
+        lost = [where for where, replicas in plan.items() if there.get(where) != replicas]
+        if not lost:
+            break
+    return lost
+
+
+def _explain_what_goes_on(bytes_per_second: int | None) -> None:
+    """Say what the cluster does after Ctrl-C, or when it cannot be reached any more: it goes on with the moves."""
+    lines = [
+        "The moves go on.",
+        "  ottla cluster reassign --list        shows how far they are",
+        "  ottla cluster reassign --cancel      ends them",
+    ]
+    if bytes_per_second is not None:
+        lines[0] = f"The moves go on, limited to {counted(bytes_per_second, 'byte')} a second."
+        lines[-1] += " and removes the limit"
+        lines.append("  ottla cluster reassign --unthrottle  removes the limit")
+        lines.append("The same command again waits for them, and removes the limit at the end.")
+    print("\n".join(lines), file=sys.stderr, flush=True)
