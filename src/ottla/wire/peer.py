@@ -75,12 +75,18 @@ async def open_peer(
             if login is not None:
                 await login(connection)
             connection.become_ready()
+        if not connection.is_ready:  # it ended right behind the last answer
+            raise PeerUnavailable(f"{name}: the connection was closed")
+    except PeerUnavailable:
+        raise
     except ConnectionRefusedError as error:
         raise PeerUnavailable(f"{name}: connection refused", is_refused=True) from error
     except TimeoutError as error:
         raise PeerUnavailable(f"{name}: no answer within {timeout_s:g} s") from error
     except OSError as error:
         raise PeerUnavailable(f"{name}: {error.strerror or error}") from error
+    except Exception as error:  # a host that cannot be a name, an API that the other broker does not know
+        raise PeerUnavailable(f"{name}: {type(error).__name__}: {error}") from error
     finally:
         if connection is not None and not connection.is_ready:
             connection.close("the connection was not set up")

@@ -12,6 +12,7 @@ from ottla.cluster.image import EMPTY, Image
 from ottla.replication.peers import Peers, PeerUnavailable
 from ottla.wire import frames
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.wire.peer import PeerConnection
 from tests.simulation.loop import simulate
 from tests.simulation.network import SimulatedNetwork
 from tests.unit.wire.scripted_broker import ScriptedBroker, encode
@@ -46,12 +47,12 @@ class FakeImage:
 class Cluster:
     """Broker 1, whose peers are tested, and others that answer Metadata with their id."""
 
-    def __init__(self, seed: int = 1) -> None:
+    def __init__(self, seed: int = 1, login: Any = None) -> None:
         self.network = SimulatedNetwork(Random(seed))
         self.connections: list[int] = []
         self.gone: list[tuple[int, int]] = []
         self._image: Any = EMPTY
-        self.peers = Peers(1, lambda: self._image, self.network.connector("b1"), LISTENER, Random(seed))
+        self.peers = Peers(1, lambda: self._image, self.network.connector("b1"), LISTENER, Random(seed), login)
         self.peers.on_gone = lambda broker_id, epoch: self.gone.append((broker_id, epoch))
 
     def start(self, broker_id: int) -> None:
@@ -263,6 +264,37 @@ def test_requests_in_flight_fail_when_the_broker_leaves_the_metadata() -> None:
         cluster.apply(b1=1)
         with pytest.raises(PeerUnavailable, match="not alive"):
             await request
+        cluster.peers.close()
+
+    run(main())
+
+
+class FailingLogin:
+    """First the connection ends right behind the last answer, then the login raises an error, then it succeeds."""
+
+    context = None
+
+    def __init__(self) -> None:
+        self.failures: list[Exception | None] = [None, ValueError("a token that cannot be read")]
+
+    async def enter(self, connection: PeerConnection) -> None:
+        if self.failures:
+            failure = self.failures.pop(0)
+            if failure is not None:
+                raise failure
+            connection.eof_received()
+
+
+def test_an_attempt_that_fails_in_any_way_is_followed_by_another() -> None:
+    async def main() -> None:
+        cluster = Cluster(login=FailingLogin())
+        cluster.start(2)
+        cluster.apply(b2=5)
+        for reason in ("closed", "ValueError: a token"):
+            with pytest.raises(PeerUnavailable, match=reason):
+                await cluster.ask(2)
+        assert await cluster.ask(2) == 2
+        assert cluster.connections == [2, 2, 2] and cluster.gone == []
         cluster.peers.close()
 
     run(main())

@@ -199,6 +199,35 @@ def test_a_broker_that_never_answers_api_versions_is_given_up() -> None:
     simulate(main())
 
 
+def test_a_connection_that_ends_behind_the_last_answer_is_not_handed_out() -> None:
+    """The caller asks to be told of the end only when it has the connection, so it would never know."""
+
+    async def main() -> None:
+        network = SimulatedNetwork(Random(1))
+        broker = ScriptedBroker(answer_with_key)
+        network.listen("b", 9092, lambda: broker)
+
+        async def log_in(connection: PeerConnection) -> None:
+            await connection.learn_versions()
+            connection.eof_received()
+
+        with pytest.raises(PeerUnavailable, match="closed"):
+            await open_peer(network.connector("a"), "b", 9092, client_id="x", timeout_s=5, login=log_in)
+
+    simulate(main())
+
+
+def test_any_error_while_a_connection_is_set_up_means_that_the_broker_is_unavailable() -> None:
+    """Whoever keeps a connection tries again then, and would give up for ever on another error."""
+
+    async def main() -> None:
+        for host in ("a..b", "x" * 70):
+            with pytest.raises(PeerUnavailable, match=r"UnicodeError.*label"):
+                await open_peer(connect_to_socket, host, 9092, client_id="x", timeout_s=60)
+
+    asyncio.run(main())
+
+
 def test_a_refused_connection_is_recognized() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
