@@ -161,7 +161,7 @@ def test_java_clients_do_not_notice_that_zookeeper_is_gone_for_a_minute(nodes: O
         (server,) = nodes.zookeepers
         server.kill()
         began = time.monotonic()
-        with pytest.raises(ToolFailure, match=r"could not be changed within .* no connection to the store"):
+        with pytest.raises(ToolFailure, match=r"could not be changed within .* no connection to ZooKeeper"):
             run_tool(f"{TOOLS}.TopicCommand", *create)
         while time.monotonic() < began + OUTAGE_S:
             load.await_progress(5.0)

@@ -49,9 +49,9 @@ class StoreConnection:
         """The session, if it has a connection."""
         session = self._session
         if session is None or session.state is SessionState.SUSPENDED:
-            raise Disconnected("there is no connection to the store")
+            raise Disconnected("the broker has no connection to ZooKeeper")
         if session.state is not SessionState.CONNECTED:
-            raise SessionExpired("the session is over")
+            raise SessionExpired("the broker's session with ZooKeeper is over")
         return session
 
     async def wait_until_connected(self) -> StoreSession:
