@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 import ottla.testing
+from ottla.cli import client, main, topic
 from ottla.cluster.producer_ids import BLOCK
 from ottla.errors import ErrorCode
 from ottla.testing import LocalCluster
@@ -78,6 +79,37 @@ def test_changes_fail_in_time_and_records_go_on(cluster: LocalCluster) -> None:
             assert time.monotonic() < deadline
     pass_on(producer, consumer, b"after")
     consumer.close()
+
+
+REASON = r"the metadata could not be changed within [01]\.\d+ s: the broker has no connection to ZooKeeper"
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("topic", "create", "new"), REASON),
+        (("topic", "alter", "orders", "--partitions", "9"), REASON),
+        (("topic", "delete", "orders"), r"Request timed out: .*\. Is ZooKeeper, or the controller, away\?"),
+    ],
+    ids=("create", "alter", "delete"),
+)
+def test_a_command_says_why_nothing_can_be_changed(
+    cluster: LocalCluster,
+    words: tuple[str, ...],
+    reason: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The command waits longer than the broker, so that the broker's error arrives.
+    assert client.OPERATION_S < client.REQUEST_S
+    cluster.create_topic("orders")
+    cluster.stop_store()
+    monkeypatch.setattr(client, "OPERATION_S", TIMEOUT_MS / 1000)
+    monkeypatch.setattr(topic, "OPERATION_MS", TIMEOUT_MS)
+    monkeypatch.setattr(client, "REQUEST_S", PATIENCE_S)
+    monkeypatch.setattr(client, "RETRY_S", TIMEOUT_MS / 1000)
+    assert main([*words, "-b", cluster.bootstrap]) == 1
+    assert re.fullmatch(rf"ottla: topic '{words[2]}': {reason}\n", capsys.readouterr().err)
 
 
 def test_a_producer_that_begins_while_the_store_is_away_is_served(cluster: LocalCluster) -> None:

@@ -43,7 +43,10 @@ CONNECT_S = 5.0
 REFUSED_S = 1.5  # a few attempts: another address of the same name may answer, or the broker is about to be there
 PROBE_S = 1.0
 OPERATION_S = 30.0
+"""How long a broker may take for what it is asked to do."""
 OPERATION_MS = int(OPERATION_S * 1000)
+REQUEST_S = OPERATION_S + 5.0
+"""How long a command waits for an answer. It is longer than OPERATION_S, so that the broker can say why it failed."""
 RETRY_S = 10.0
 GLANCE_S = 0.05
 
@@ -168,7 +171,11 @@ class ClusterAccess:
         """Ottla's own client with these settings. With `wait` a broker has answered, or it is a CommandError."""
         from ottla.client.client import Client
 
-        defaults = {"default.api.timeout.ms": RETRY_S, "socket.connection.setup.timeout.ms": CONNECT_S}
+        defaults = {
+            "default.api.timeout.ms": RETRY_S,
+            "socket.connection.setup.timeout.ms": CONNECT_S,
+            "socket.timeout.ms": REQUEST_S,  # request.timeout.ms counts more, if the user gives that
+        }
         try:
             client = Client({**{name: str(int(limit_s * 1000)) for name, limit_s in defaults.items()}, **self.settings})
         except ValueError as error:
@@ -273,22 +280,26 @@ class CommandClient(ClusterAccess):
         from confluent_kafka import KafkaException
 
         try:
-            return method(*arguments, request_timeout=OPERATION_S, **options)
+            return method(*arguments, request_timeout=REQUEST_S, **options)
         except KafkaException as error:
             raise CommandError(explain(error.args[0]), USAGE_ERROR) from None
         except (ValueError, TypeError) as error:
             raise CommandError(str(error), USAGE_ERROR) from None
+
+    def change(self, method: Callable[..., dict[K, Any]], *arguments: object, **options: object) -> dict[K, Any]:
+        """Like `ask`, for a method that changes something and tells the broker how long that may take."""
+        return self.ask(method, *arguments, operation_timeout=OPERATION_S, **options)
 
     def wait_for(self, future: Answer[T], what: str) -> T:
         """The result of a future. A CommandError begins with `what`."""
         from confluent_kafka import KafkaException
 
         try:
-            return future.result(OPERATION_S)
+            return future.result(REQUEST_S)
         except KafkaException as error:
             raise to_command_error(error, what) from None
         except TimeoutError:
-            raise CommandError(f"{what}: no answer within {OPERATION_S:.0f} s") from None
+            raise CommandError(f"{what}: no answer within {REQUEST_S:.0f} s") from None
 
     def fetch_metadata(self) -> "ClusterMetadata":
         """All topics and brokers."""
@@ -308,7 +319,7 @@ class CommandClient(ClusterAccess):
         found: dict[str, TopicDescription | None] = {}
         for topic, future in asked.items():
             try:
-                found[topic] = future.result(OPERATION_S)
+                found[topic] = future.result(REQUEST_S)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise to_command_error(error, f"topic {topic!r}") from None

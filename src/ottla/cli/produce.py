@@ -251,7 +251,7 @@ def _check_topic(client: CommandClient, options: argparse.Namespace) -> None:
     if topic is None and not options.create:
         raise CommandError(f"{client.explain_no_topic(name)}; --create creates it")
     if topic is None:
-        asked = client.ask(client.admin.create_topics, [NewTopic(name)])
+        asked = client.change(client.admin.create_topics, [NewTopic(name)])
         client.wait_for(asked[name], f"topic {name!r}")
         topic = client.describe_topic(name)
     known = sorted(partition.id for partition in topic.partitions)

@@ -34,6 +34,9 @@ LOSSES = {
 }
 """What a cluster loses with an internal topic."""
 
+BARE_TIMEOUT = "Request timed out"
+"""REQUEST_TIMED_OUT without a broker's message: librdkafka deletes topics with a version that has none."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     action = create_action_adder(parser)
@@ -136,7 +139,7 @@ def _create(options: argparse.Namespace) -> None:
         NewTopic(name, num_partitions=options.partitions, replication_factor=options.replicas, config=settings)
         for name in options.names
     ]
-    asked = client.ask(client.admin.create_topics, topics, validate_only=options.dry_run)
+    asked = client.change(client.admin.create_topics, topics, validate_only=options.dry_run)
     forgiven = (KafkaError.TOPIC_ALREADY_EXISTS,) if options.if_not_exists else ()
     _finish(asked, "would be created" if options.dry_run else "created", forgiven)
 
@@ -150,7 +153,7 @@ def _delete(options: argparse.Namespace) -> None:
         text = f"topic {internal!r} is internal: the cluster would lose {loss}. To delete it all the same, add --force"
         raise CommandError(text, USAGE_ERROR)
     client = CommandClient(options)
-    asked = client.ask(client.admin.delete_topics, options.names)
+    asked = client.change(client.admin.delete_topics, options.names)
     _finish(asked, "deleted", (KafkaError.UNKNOWN_TOPIC_OR_PART,) if options.if_exists else (), client)
 
 
@@ -175,6 +178,8 @@ def _finish(
             is_unknown = client is not None and code == KafkaError.UNKNOWN_TOPIC_OR_PART
             hint = suggest(name, client.fetch_metadata().topics) if client is not None and is_unknown else ""
             said = explain(error.args[0])
+            if said == BARE_TIMEOUT:
+                said = f"{said}: the metadata could not be changed. Is ZooKeeper, or the controller, away?"
             is_named = said.lower().startswith(f"topic {name!r}".lower())  # `topic 'orders' already exists`
             failures.append(f"{said if is_named else f'topic {name!r}: {said}'}{hint}")
     if failures:

@@ -112,9 +112,9 @@ def _topic(client: CommandClient, options: argparse.Namespace) -> Iterator[str]:
         yield options.topic
         return
     name = f"ottla-bench-{os.getpid()}-{time.time_ns() // 1_000_000}"
-    asked = client.ask(client.admin.create_topics, [NewTopic(name, num_partitions=options.partitions)])
+    asked = client.change(client.admin.create_topics, [NewTopic(name, num_partitions=options.partitions)])
     client.wait_for(asked[name], f"topic {name!r}")
     try:
         yield name
     finally:
-        client.wait_for(client.ask(client.admin.delete_topics, [name])[name], f"topic {name!r}")
+        client.wait_for(client.change(client.admin.delete_topics, [name])[name], f"topic {name!r}")

@@ -31,7 +31,7 @@ def create_topics(client: CommandClient) -> None:
 
     names = (*SOURCES, *RESULTS)
     topics = [NewTopic(name, num_partitions=PARTITIONS, config=dict(SETTINGS.get(name, KEPT))) for name in names]
-    for name, created in client.ask(client.admin.create_topics, topics).items():
+    for name, created in client.change(client.admin.create_topics, topics).items():
         client.wait_for(created, f"topic {name!r}")
 
 
