@@ -21,6 +21,7 @@ from ottla.replication.followed import Followed, Key
 from ottla.replication.following import (
     Append,
     AskRange,
+    BeginWithin,
     Outdated,
     Retry,
     StartAnew,
@@ -40,6 +41,7 @@ from ottla.storage.disk_errors import describe_error
 from ottla.system.clock import Clock
 from ottla.wire.fetch import FetchResponse, PartitionResult
 from ottla.wire.peer import PeerConnection
+from ottla.wire.primitives import Bytes
 
 logger = logging.getLogger(__name__)
 
@@ -274,10 +276,7 @@ class Fetcher:
         try:
             match judge(partition, self.leader, followed.asked, result):
                 case Append(records):
-                    partition.append_as_follower(records, now_ms)
-                    self.bytes_in += len(records)
-                    if self._counts_throttled and followed.is_throttled(self._broker_id):
-                        self._throttle.record(len(records))
+                    self._append(followed, records, now_ms)
                     self._session.changed[followed.key] = followed
                 case UpToDate():
                     pass
@@ -303,6 +302,26 @@ class Fetcher:
             logger.exception("%s: an answer of broker %d cannot be applied", partition, self.leader)
             self._back_off(followed, "its answer cannot be applied")
 
+    def _append(self, followed: Followed, records: Bytes, now_ms: int) -> None:
+        followed.partition.append_as_follower(records, now_ms)
+        self.bytes_in += len(records)
+        if self._counts_throttled and followed.is_throttled(self._broker_id):
+            self._throttle.record(len(records))
+
+    def _append_first(self, followed: Followed, first: BeginWithin, log_start_offset: int, now_ms: int) -> None:
+        """The log begins where the leader's first batch does: append that, and serve nothing below the log start."""
+        partition = followed.partition
+        if self._is_closed or not self._session.has(followed):
+            return
+        try:
+            if partition.log.end_offset == first.offset:
+                self._append(followed, first.records, now_ms)
+                partition.follow_leader(log_start_offset, log_start_offset)
+        except KafkaError as error:
+            self._back_off(followed, str(error.message or error))
+            return
+        self._resume(followed)
+
     def _ask_anew(self, followed: Followed) -> None:
         """An answer was outdated: the session holds an old request, or the metadata has another leader."""
         state = followed.partition.state
@@ -314,6 +333,7 @@ class Fetcher:
     def _obey(self, followed: Followed, verdict: Verdict, now_ms: int) -> None:
         """Do what has to be done before the partition is asked for again."""
         partition = followed.partition
+        go_on = partial(self._resume, followed)
         match verdict:
             case Truncate(offset):
                 self._pause(followed)
@@ -322,8 +342,10 @@ class Fetcher:
                 except OSError as error:
                     self._back_off(followed, f"its log cannot be truncated: {describe_error(error)}")
                     return
-            case StartAnew(offset):
+            case StartAnew(offset) | BeginWithin(offset):
                 self._pause(followed)
+                if isinstance(verdict, BeginWithin):
+                    go_on = partial(self._append_first, followed, verdict, partition.log.log_start_offset, now_ms)
                 try:
                     self._truncations.start_anew(partition, offset, now_ms)
                 except OSError as error:
@@ -336,7 +358,7 @@ class Fetcher:
                 raise AssertionError(f"{verdict} needs nothing to be done")
         running = self._truncations.find(partition)
         if running is not None:
-            running.add_done_callback(lambda _: self._resume(followed))
+            running.add_done_callback(lambda _: go_on())
 
     async def _ask_ranges(self, out_of_range: Sequence[Followed]) -> None:
         """After OFFSET_OUT_OF_RANGE: ask the leader where its logs begin and end, and act on it."""

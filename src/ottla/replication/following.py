@@ -14,7 +14,9 @@ from typing import Protocol
 
 from ottla.cluster.entities import PartitionImage
 from ottla.errors import ErrorCode
+from ottla.records.batch import CorruptBatch, read_header
 from ottla.storage.epochs import UNDEFINED, LeaderEpochs
+from ottla.storage.scan import check_batches
 from ottla.wire.fetch import EpochEndOffset, FetchPartition, PartitionResult
 from ottla.wire.primitives import Bytes
 
@@ -64,6 +66,17 @@ class StartAnew:
 
 
 @dataclass(frozen=True, slots=True)
+class BeginWithin:
+    """This empty log starts within the leader's first batch, which begins at `offset`: records in it were deleted.
+
+    A batch is copied as a whole. So begin where it does, append `records`, and keep the log start.
+    """
+
+    offset: int
+    records: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class AskRange:
     """The leader has no record at the end of this log. Ask it where its log begins and ends."""
 
@@ -81,7 +94,7 @@ class Outdated:
     """Something changed after the request was sent: ignore the answer."""
 
 
-Verdict = Append | UpToDate | Truncate | StartAnew | AskRange | Retry | Outdated
+Verdict = Append | UpToDate | Truncate | StartAnew | BeginWithin | AskRange | Retry | Outdated
 
 UP_TO_DATE = UpToDate()
 ASK_RANGE = AskRange()
@@ -135,7 +148,22 @@ def judge(partition: FollowedPartition, leader: int, asked: FetchPartition, resu
     records = result.records
     if not isinstance(records, bytes | bytearray | memoryview) or not len(records):
         return UP_TO_DATE
+    if log.end_offset == log.log_start_offset:
+        begin = find_begin(records, log.log_start_offset)
+        if begin is not None:
+            return BeginWithin(begin, bytes(records))
     return Append(records)
+
+
+def find_begin(records: Bytes, log_start_offset: int) -> int | None:
+    """Where the first batch begins, if the log start is within it and all batches are sound; otherwise None."""
+    try:
+        first = read_header(records)
+        if not 0 <= first.base_offset < log_start_offset < first.next_offset:
+            return None
+        return first.base_offset if check_batches(memoryview(records), first.base_offset) else None
+    except CorruptBatch:
+        return None
 
 
 def find_divergence(log: FollowedLog, leaders: EpochEndOffset) -> int:

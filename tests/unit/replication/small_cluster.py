@@ -4,7 +4,7 @@ The test is the metadata: it says who leads which partition, and which brokers l
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
@@ -160,8 +160,11 @@ class SmallBroker:
         self.server.abort()
         self.disk.crash(lose_unsynced)
 
-    def restart(self, *, high_watermark: int = 0) -> None:
-        """Start again with the logs that are on the disk, all of them with one high watermark in the checkpoint."""
+    def restart(self, *, high_watermark: int = 0, log_starts: Mapping[int, int] | None = None) -> None:
+        """Start again with the logs that are on the disk, all of them with one high watermark in the checkpoint.
+
+        `log_starts`: the log starts in the checkpoint, by partition.
+        """
         kept = [(partition.index, partition.config, partition.log.settings) for partition in self.replicas]
         self.start()
         for index, config, settings in kept:
@@ -172,7 +175,7 @@ class SmallBroker:
                 settings,
                 clean=False,
                 recovery_point=0,
-                log_start_offset=0,
+                log_start_offset=(log_starts or {}).get(index, 0),
                 now_ms=self.clock.now_ms(),
             )
             partition = Partition(TOPIC, TOPIC_ID, index, log, config, self.id, self.threads, high_watermark)
@@ -259,7 +262,7 @@ def put(broker: SmallBroker, *records: Pair, **options: Any) -> None:
 
 
 def read(log: Log) -> list[tuple[int, int, bytes | None]]:
-    """Offset, leader epoch and value of every record."""
+    """Offset, leader epoch and value of every record from the log start on."""
     found = []
     offset = log.log_start_offset
     while offset < log.end_offset:
@@ -268,6 +271,7 @@ def read(log: Log) -> list[tuple[int, int, bytes | None]]:
         data = got.slice.read()
         for position, header in batch.headers(data):
             for record in batch.decode(data, position):
-                found.append((record.offset, header.leader_epoch, record.value))
+                if record.offset >= log.log_start_offset:  # its batch may begin before that
+                    found.append((record.offset, header.leader_epoch, record.value))
         offset = got.next_offset
     return found

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from ottla.cluster.image import PartitionImage
 from ottla.errors import ErrorCode
+from ottla.records import batch
 from ottla.replication.following import (
     ASK_RANGE,
     OUTDATED,
     UP_TO_DATE,
     Append,
+    BeginWithin,
     Retry,
     StartAnew,
     Truncate,
@@ -70,6 +72,38 @@ def test_an_epoch_without_records_is_not_the_last_one() -> None:
 def test_records_are_appended() -> None:
     for records in (b"batch", bytearray(b"batch"), memoryview(b"batch")):
         assert verdict(log(10, (5, 0)), PartitionResult(3, records=records)) == Append(records)
+
+
+def encode(base: int, count: int) -> bytes:
+    return bytes(batch.encode([(None, b"%d" % number, (), 0) for number in range(count)], base_offset=base))
+
+
+def test_an_empty_log_that_starts_within_the_first_batch_begins_where_that_does() -> None:
+    # DeleteRecords moves a log start to any offset, also into the middle of a batch.
+    empty, first = log(55, start=55), encode(50, 10)
+    for records in (first, first + encode(60, 3), bytearray(first), memoryview(first)):
+        assert verdict(empty, PartitionResult(3, records=records)) == BeginWithin(50, bytes(records))
+    for start in (51, 59):
+        assert verdict(log(start, start=start), PartitionResult(3, records=first)) == BeginWithin(50, first)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "records"),
+    [
+        (50, 50, encode(50, 10)),
+        (45, 45, encode(50, 10)),  # the batch before it was compacted away
+        (60, 60, encode(50, 10)),  # is over before the log start
+        (54, 55, encode(50, 10)),  # the log has a record
+        (55, 55, encode(50, 10)[:-1]),
+        (55, 55, encode(50, 10)[:-1] + b"?"),
+        (55, 55, encode(50, 10) + encode(55, 2)),
+        (55, 55, encode(-1, 100)),
+        (55, 55, b"no batch"),
+    ],
+)
+def test_a_log_does_not_give_up_its_start_for_other_batches(start: int, end: int, records: bytes) -> None:
+    """Those that do not fit are refused when they are appended."""
+    assert verdict(log(end, (5, 0), start=start), PartitionResult(3, records=records)) == Append(records)
 
 
 def test_no_records_means_that_there_are_none() -> None:
