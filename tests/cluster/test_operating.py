@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -195,6 +196,28 @@ def test_the_limit_of_a_command_that_was_interrupted_can_be_removed(slow: Operat
     wait_until(lambda: slow.read("cluster", "reassign", "--list") == [])
     again = ("cluster", "reassign", "--topic", "orders", "--to", "2,3", "--throttle", "1")
     assert slow.run(*again) == "nothing to move\n"
+
+
+def test_what_can_move_does_although_something_is_refused(operator: Operator, tmp_path: Path) -> None:
+    operator.run("cluster", "reassign", "--topic", "orders", "--to", "1,2,3")
+    entries = [{"topic": "orders", "partition": number, "replicas": [4, 9 * number + 1]} for number in (0, 1)]
+    (tmp_path / "plan").write_text(json.dumps({"partitions": entries}))
+    refused = operator.run("cluster", "reassign", "--plan", str(tmp_path / "plan"), "--throttle", "100M", status=1)
+    assert refused.endswith("ottla: 1 of 2 partitions refused: orders-1 cannot be reassigned: there is no broker 10\n")
+    assert operator.replicas() == [[4, 1], [1, 2, 3], [1, 2, 3], [1, 2, 3]]
+    assert not is_limited(operator)
+
+
+def test_a_cluster_of_one_broker_grows_to_three_replicas_of_everything(
+    operator: Operator, cluster: LocalCluster
+) -> None:
+    operator.run("cluster", "reassign", "--all-topics", "--to", "1")
+    operator.run("cluster", "reassign", "--all-topics", "--over", "1,2,3,4", "--replicas", "3")
+    assert all(len(replicas) == 3 and 1 in replicas for replicas in operator.replicas())
+    operator.run("cluster", "elect")
+    brokers = operator.read("cluster", "brokers")
+    assert [each["replicas"] for each in brokers] == [4, 3, 3, 2]
+    assert [each["preferred_leaders"] for each in brokers] == [1, 1, 1, 1]
 
 
 def test_moves_that_nobody_knows_are_neither_listed_nor_cancelled(operator: Operator) -> None:

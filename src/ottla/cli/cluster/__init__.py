@@ -5,6 +5,7 @@ directories.py which brokers are cordoned, and how much of a partition each has
 status.py      status, brokers
 moves.py       reassign, drain: their options; lists moves and cancels them
 plans.py       which replicas move where
+factors.py     plans with another number of replicas
 execution.py   begins the moves of a plan, and waits for them
 throttle.py    a limit on the rate of moves
 actions.py     how these modules add their actions

@@ -9,6 +9,7 @@ from ottla.cli.cluster import throttle
 from ottla.cli.cluster.actions import Actions, add_action
 from ottla.cli.cluster.directories import mark_cordoned, measure_replicas
 from ottla.cli.cluster.execution import carry_out, explain_refusals, request_moves
+from ottla.cli.cluster.factors import plan_factor
 from ottla.cli.cluster.overview import (
     Overview,
     PartitionState,
@@ -19,7 +20,7 @@ from ottla.cli.cluster.overview import (
 )
 from ottla.cli.cluster.plans import Plan, plan_drain, plan_same_replicas, plan_spread, read_plan
 from ottla.cli.command_error import USAGE_ERROR, CommandError
-from ottla.cli.numbers import parse_broker_id, parse_partition
+from ottla.cli.numbers import INT16_MAX, int_between, parse_broker_id, parse_partition
 from ottla.cli.output import add_format_argument, counted, show_rows
 from ottla.cli.plan_files import parse_json, read_json
 from ottla.cli.suggestions import suggest
@@ -46,6 +47,15 @@ def add_actions(actions: Actions) -> None:
     what.add_argument("--cancel", action="store_true", help="end moves that are under way and go back")
     what.add_argument("--list", action="store_true", help="show the moves that are under way, and how far they are")
     what.add_argument("--unthrottle", action="store_true", help="remove the limits that --throttle has set")
+    reassign.add_argument(
+        "--replicas",
+        type=int_between(1, INT16_MAX),
+        metavar="N",
+        help="with --over: so many replicas of each partition; those that are on these brokers stay",
+    )
+    reassign.add_argument(
+        "--all-topics", action="store_true", help="with --over and --to: every topic, internal ones too"
+    )
     reassign.add_argument("-t", "--topic", action="append", default=[], help="only this topic; may be repeated")
     reassign.add_argument(
         "-p", "--partition", type=parse_partition, action="append", help="only this partition; may be repeated"
@@ -85,8 +95,12 @@ def _check(options: argparse.Namespace) -> None:
         raise CommandError(f"{name} cannot be limited to a --topic", USAGE_ERROR)
     if options.partition and len(options.topic) != 1:
         raise CommandError("--partition needs exactly one --topic", USAGE_ERROR)
-    if (options.to or options.over) and not options.topic:
-        raise CommandError(f"{'--to' if options.to else '--over'} needs --topic", USAGE_ERROR)
+    if (options.to or options.over) and bool(options.topic) == options.all_topics:
+        raise CommandError(f"{'--to' if options.to else '--over'} needs --topic or --all-topics", USAGE_ERROR)
+    if options.all_topics and not (options.to or options.over):
+        raise CommandError("--all-topics goes with --to and --over", USAGE_ERROR)
+    if options.replicas is not None and not options.over:
+        raise CommandError("--replicas goes with --over, which says where the replicas may be", USAGE_ERROR)
     if (options.list or options.cancel or options.unthrottle) and options.throttle is not None:
         raise CommandError("--throttle is for moves that begin: it goes with --plan, --to and --over", USAGE_ERROR)
 
@@ -94,10 +108,14 @@ def _check(options: argparse.Namespace) -> None:
 def _make_plan(overview: Overview, options: argparse.Namespace) -> Plan:
     if options.plan is not None:
         return _read_plan_file(options.plan)
-    partitions = _choose(overview, options.topic, options.partition)
+    partitions = overview.partitions
+    if not options.all_topics:
+        partitions = _choose(overview, options.topic, options.partition)
     require_brokers(overview, options.to or options.over)
     if options.to:
         return plan_same_replicas(partitions, options.to)
+    if options.replicas is not None:
+        return plan_factor(overview, partitions, options.over, options.replicas)
     return plan_spread(partitions, options.over)
 
 
