@@ -141,6 +141,7 @@ BLOCKS = {
         "broker.advance": TESTING,
         "prepared = ": TESTING,
         "def test_orders_survive": "A sketch of a test with a cluster; tests/cluster/test_fixture.py has such tests.",
+        "@pytest.mark.ottla(brokers=5": "A test without a body; tests/cluster/test_fixture.py has one with a marker.",
     },
     "docs/transactions.md": {"ottla txn list": SHORT_BLOCKS},
 }
