@@ -153,18 +153,40 @@ def read_refusal(data: Path) -> str:
         return line
 
 
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--set", "num.partitions"], "'num.partitions' is not key=value"),
+        (["--set", "num.partitions=many"], "num.partitions"),
+        (["--zookeeper", "127.0.0.1:port"], "zookeeper.connect"),
+        (["--host", "0.0.0.0"], "--allow-anonymous-network"),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, list) else "",
+)
+def test_a_wrong_setting_starts_nothing(
+    options: list[str], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data"
+    assert main(["cluster", "up", "--data", str(data), *options]) == 2
+    assert reason in capsys.readouterr().err
+    assert not data.exists()
+
+
 def test_ports_above_the_last_one_are_wrong_usage(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["cluster", "up", "--port", "65535", "--data", str(tmp_path)]) == 2
     assert "--port: 3 brokers need ports up to 65537, above 65535" in capsys.readouterr().err
 
 
 def test_what_cannot_start_is_said_in_one_line(tmp_path: Path) -> None:
-    command = LocalClusterCommand(
-        tmp_path, "--zookeeper", "127.0.0.1:1", "--set", "zookeeper.connection.timeout.ms=500"
-    )
+    nobody = ["--zookeeper", "127.0.0.1:1", "--set", "zookeeper.connection.timeout.ms=500"]
+    command = LocalClusterCommand(tmp_path, *nobody)
     output, _ = command.child.communicate(timeout=PATIENCE_S)
     assert command.child.returncode == 1
     assert output.count("\n") == 1 and "127.0.0.1:1" in output, output
+    # With a host that is open to the network the brokers come as far.
+    command = LocalClusterCommand(tmp_path, *nobody, "--host", "0.0.0.0", "--allow-anonymous-network")
+    output, _ = command.child.communicate(timeout=PATIENCE_S)
+    assert "ANYBODY ON THE NETWORK" in output and "cannot connect to ZooKeeper at 127.0.0.1:1" in output, output
 
 
 def test_the_log_of_a_zookeeper_that_cannot_start_says_why(tmp_path: Path) -> None:

@@ -35,6 +35,8 @@ STOP_S = 15.0
 GLANCE_S = 0.02
 LOOK_S = 1.0
 ANSWER_MS = "2000"
+OWN_ZOOKEEPER = "localhost"
+"""Stands for a ZooKeeper of which only the command knows the address, when it has started it."""
 
 
 class BrokerChild:
@@ -89,6 +91,7 @@ def up(options: argparse.Namespace) -> int:
         last = options.port + options.brokers - 1
         raise CommandError(f"--port: {options.brokers} brokers need ports up to {last}, above {PORT_MAX}", USAGE_ERROR)
     data = Path(options.data or f"{find_data_directory(os.environ)}-cluster").expanduser().absolute()
+    _check_settings(options, data)
     data.mkdir(parents=True, exist_ok=True)
     began_s = time.monotonic()
     with Interruption() as interruption, ExitStack() as running:
@@ -108,6 +111,18 @@ def up(options: argparse.Namespace) -> int:
         except Interrupted:
             print("stopping", flush=True)
     return 0
+
+
+def _check_settings(options: argparse.Namespace, data: Path) -> None:
+    """CommandError if the brokers would refuse their settings: before ZooKeeper starts and files are made."""
+    from ottla.cli.exposure import check_exposure
+    from ottla.cli.settings import broker_config
+    from ottla.cli.up import add_arguments
+
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    _, *arguments = _build_command(options, data, options.zookeeper or OWN_ZOOKEEPER, 1)
+    check_exposure(broker_config(parser.parse_args(arguments), os.environ))
 
 
 @contextmanager
@@ -175,6 +190,7 @@ def _build_command(options: argparse.Namespace, data: Path, zookeeper: str, numb
     return [
         *("up", "--node-id", str(number), "--zookeeper", zookeeper),
         *("--data", str(data / f"{BROKER_DIRECTORY}{number}"), "--host", options.host, "--port", str(port)),
+        *(["--allow-anonymous-network"] if options.allow_anonymous_network else []),
         *(word for name, value in {**settings, **given}.items() for word in ("--set", f"{name}={value}")),
     ]
 

@@ -27,6 +27,11 @@ def add_actions(actions: Actions) -> None:
     up.add_argument("--port", type=parse_port, default=DEFAULT_PORT, help="port of the first broker; 0 takes free ones")
     up.add_argument("--host", default="localhost", help="address to listen on (default: localhost)")
     up.add_argument(
+        "--allow-anonymous-network",
+        action="store_true",
+        help="let anybody on the network read, write and delete everything, if --host says so",
+    )
+    up.add_argument(
         "--set",
         action="append",
         default=[],
