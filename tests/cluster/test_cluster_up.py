@@ -55,8 +55,9 @@ class LocalClusterCommand:
         self.child.send_signal(signal.SIGINT)
         assert self.child.wait(PATIENCE_S) == 0
 
-    def find_broker(self, number: int) -> psutil.Process:
-        return next(each for each in self.processes() if f"--node-id {number} " in " ".join(each.cmdline()))
+    def find_process(self, words: str) -> psutil.Process:
+        """The child whose command line has these words."""
+        return next(each for each in self.processes() if words in " ".join(each.cmdline()))
 
 
 @contextmanager
@@ -88,7 +89,7 @@ def test_a_cluster_starts_survives_a_kill_and_ends_with_ctrl_c(command: LocalClu
     assert producer.flush(PATIENCE_S) == 0
     command.read_until("0 offline, 0 under-replicated")
 
-    command.find_broker(2).kill()
+    command.find_process("--node-id 2 ").kill()
     command.read_until("broker 2 has ended")
     again = command.read_until("ottla up --node-id 2")
     assert "--zookeeper 127.0.0.1:" in again and "--port 0 " not in again
@@ -151,6 +152,24 @@ def read_refusal(data: Path) -> str:
         line = command.read_until("--restore writes it again")
         assert command.child.wait(PATIENCE_S) == 1
         return line
+
+
+def test_zookeeper_is_started_where_it_was(tmp_path: Path) -> None:
+    """Brokers that were added by hand find it there."""
+    with run_command(tmp_path, "--brokers", "1") as command:
+        ready = command.read_until("1 broker ready on ")
+        admin = AdminClient({"bootstrap.servers": ready.split(" ready on ")[1].split()[0]})
+        admin.create_topics([NewTopic("orders", 1)])["orders"].result(PATIENCE_S)
+        command.end()
+    with run_command(tmp_path, "--brokers", "1") as command:
+        again = command.read_until("1 broker ready on ")
+        assert find_zookeeper(again) == find_zookeeper(ready)
+        command.read_until("1 broker, 1 partition")
+        command.end()
+
+
+def find_zookeeper(ready: str) -> str:
+    return ready.split("ZooKeeper ")[1].split(",")[0]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,17 @@ FIRST, LAST = 20_000, 32_767
 range is easily taken by some connection in the second that a Java program needs to start."""
 
 
+def is_free(port: int) -> bool:
+    """Whether a server can listen on the port. What is left of closed connections of an earlier one does not matter."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except (OSError, OverflowError):  # overflow: no port has this number
+            return False
+        return True
+
+
 def pick_port() -> int:
     """A port that is free now. Chosen at random, so that two callers at the same time hardly get the same."""
     while True:

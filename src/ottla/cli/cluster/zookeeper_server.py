@@ -4,6 +4,7 @@ They listen on 127.0.0.1 only. One server, or an ensemble of three that survives
 """
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -14,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ottla.cli.command_error import CommandError
-from ottla.cli.ports import HOST, pick_port
+from ottla.cli.ports import HOST, is_free, pick_port
 from ottla.spark.java import java_environment
 
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -53,11 +54,13 @@ class ZooKeeperServer:
         number: int = 1,
         is_durable: bool = True,
     ) -> None:
-        """`members` are the addresses of an ensemble among themselves, host:port:port, and `number` is the place of
-        this server in it, from 1. Without `is_durable` ZooKeeper does not wait for the disk: a test only kills
-        processes."""
+        """Without a `port` the server gets the one that it had last, if that is still free.
+
+        `members` are the addresses of an ensemble among themselves, host:port:port, and `number` is the place of this
+        server in it, from 1. Without `is_durable` ZooKeeper does not wait for the disk: a test only kills processes.
+        """
         self.directory = directory
-        self.port = port or pick_port()
+        self.port = port or self._find_last_port() or pick_port()
         self._other_ports = 0 if port or members else OTHER_PORTS
         self._tick_ms = tick_ms
         self._members = members
@@ -79,12 +82,11 @@ class ZooKeeperServer:
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / "data").mkdir(exist_ok=True)
         (self.directory / "data" / "myid").write_text(f"{self._number}\n")
-        configuration = self.directory / "zoo.cfg"
-        configuration.write_text(self._configuration())
+        self._configuration.write_text(self._configure())
         options = [] if self._is_durable else ["-Dzookeeper.forceSync=no"]
         with (self.directory / "zookeeper.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [java, *JVM_OPTIONS, *ZOOKEEPER_OPTIONS, *options, "-cp", classpath, MAIN, str(configuration)],
+                [java, *JVM_OPTIONS, *ZOOKEEPER_OPTIONS, *options, "-cp", classpath, MAIN, str(self._configuration)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -157,7 +159,17 @@ class ZooKeeperServer:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
 
-    def _configuration(self) -> str:
+    @property
+    def _configuration(self) -> Path:
+        return self.directory / "zoo.cfg"
+
+    def _find_last_port(self) -> int | None:
+        """The port in the configuration of the last start. None if there was none, or another program has it."""
+        text = self._configuration.read_text() if self._configuration.exists() else ""
+        found = re.search(r"^clientPort=([0-9]+)$", text, re.MULTILINE)
+        return int(found[1]) if found and is_free(int(found[1])) else None
+
+    def _configure(self) -> str:
         lines = [
             f"dataDir={self.directory / 'data'}",
             f"clientPort={self.port}",
