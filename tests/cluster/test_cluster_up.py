@@ -172,6 +172,32 @@ def find_zookeeper(ready: str) -> str:
     return ready.split("ZooKeeper ")[1].split(",")[0]
 
 
+def test_a_second_command_does_not_touch_the_data_of_the_first(tmp_path: Path) -> None:
+    # Nor those of a ZooKeeper whose command was killed. Two of them would write to the same files.
+    with run_command(tmp_path, "--brokers", "1") as command:
+        command.read_until("1 broker ready on ")
+        configuration = tmp_path / "zookeeper" / "zoo.cfg"
+        before = configuration.stat().st_mtime_ns
+        left = command.processes()
+        try:
+            assert_in_use(tmp_path)
+            command.child.kill()
+            command.child.wait()
+            assert_in_use(tmp_path)
+            assert configuration.stat().st_mtime_ns == before
+        finally:
+            for process in left:
+                process.kill()
+            psutil.wait_procs(left, timeout=PATIENCE_S)
+
+
+def assert_in_use(data: Path) -> None:
+    second = LocalClusterCommand(data)
+    output, _ = second.child.communicate(timeout=PATIENCE_S)
+    assert second.child.returncode == 1
+    assert output.count("\n") == 1 and f"{data} is in use by another `ottla cluster up`" in output, output
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -326,7 +326,7 @@ class _Descriptors:
         return False
 
 
-class _RealLock:
+class RealLock:
     def __init__(self, path: str) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, _FILE_MODE)
         try:
@@ -334,6 +334,10 @@ class _RealLock:
         except BaseException:
             self.close()
             raise
+
+    def fileno(self) -> int:
+        """The descriptor. A child process that inherits it holds the lock too, until it ends."""
+        return self._descriptor
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -436,5 +440,5 @@ class RealDisk:
         finally:
             os.close(descriptor)
 
-    def lock(self, path: str) -> _RealLock:
-        return _RealLock(path)
+    def lock(self, path: str) -> RealLock:
+        return RealLock(path)

@@ -3,6 +3,9 @@
 Each child writes its log to a file of the data directory and leads a session of its own, so that Ctrl-C in the terminal
 reaches this command only, which then stops the brokers, and ZooKeeper after them. A broker that ends is reported and
 the others go on: whoever kills one on purpose gets the command that starts it again.
+
+A lock in the data directory keeps a second such command away. ZooKeeper, which has no lock of its own, inherits it, so
+that the lock outlives a command that is killed for as long as its ZooKeeper does.
 """
 
 import argparse
@@ -23,6 +26,8 @@ from ottla.cli.interruption import Interrupted, Interruption
 from ottla.cli.numbers import PORT_MAX
 from ottla.cli.output import counted
 from ottla.cli.pairs import parse_pairs
+from ottla.storage.directories import LOCK
+from ottla.storage.files import RealDisk, RealLock
 
 if TYPE_CHECKING:
     from ottla.client.client import Client
@@ -94,9 +99,9 @@ def up(options: argparse.Namespace) -> int:
     _check_settings(options, data)
     data.mkdir(parents=True, exist_ok=True)
     began_s = time.monotonic()
-    with Interruption() as interruption, ExitStack() as running:
+    with closing(_lock(data)) as lock, Interruption() as interruption, ExitStack() as running:
         try:
-            zookeeper = options.zookeeper or running.enter_context(_run_zookeeper(data, interruption))
+            zookeeper = options.zookeeper or running.enter_context(_run_zookeeper(data, lock, interruption))
             if options.restore or not options.zookeeper:
                 _check_store(options, data, zookeeper)
             brokers = running.enter_context(_run_brokers(options, data, zookeeper, interruption))
@@ -125,13 +130,23 @@ def _check_settings(options: argparse.Namespace, data: Path) -> None:
     check_exposure(broker_config(parser.parse_args(arguments), os.environ))
 
 
+def _lock(data: Path) -> RealLock:
+    try:
+        return RealDisk().lock(str(data / LOCK))
+    except BlockingIOError:
+        raise CommandError(
+            f"{data} is in use by another `ottla cluster up`, or by a ZooKeeper that one has left behind when it was "
+            f"killed (pgrep -f {data}). Stop it, or give another directory with --data"
+        ) from None
+
+
 @contextmanager
-def _run_zookeeper(data: Path, interruption: Interruption) -> Iterator[str]:
+def _run_zookeeper(data: Path, lock: RealLock, interruption: Interruption) -> Iterator[str]:
     """Start a ZooKeeper server and yield its address."""
     from ottla.cli.cluster.zookeeper_server import ZooKeeperServer
 
     print("ZooKeeper is starting", flush=True)
-    server = ZooKeeperServer(data / "zookeeper")
+    server = ZooKeeperServer(data / "zookeeper", lock=lock.fileno())
     server.launch()
     try:
         with interruption.raising():

@@ -53,11 +53,13 @@ class ZooKeeperServer:
         members: Sequence[str] = (),
         number: int = 1,
         is_durable: bool = True,
+        lock: int | None = None,
     ) -> None:
         """Without a `port` the server gets the one that it had last, if that is still free.
 
         `members` are the addresses of an ensemble among themselves, host:port:port, and `number` is the place of this
         server in it, from 1. Without `is_durable` ZooKeeper does not wait for the disk: a test only kills processes.
+        `lock` is the descriptor of a lock, which the process inherits and so holds as long as it lives.
         """
         self.directory = directory
         self.port = port or self._find_last_port() or pick_port()
@@ -66,6 +68,7 @@ class ZooKeeperServer:
         self._members = members
         self._number = number
         self._is_durable = is_durable
+        self._inherited = () if lock is None else (lock,)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -90,6 +93,7 @@ class ZooKeeperServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                pass_fds=self._inherited,
                 start_new_session=True,  # Ctrl-C is for the command: it stops the servers in order
             )
 
