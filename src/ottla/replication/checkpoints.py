@@ -32,6 +32,8 @@ class Checkpoints:
         self._writing_high_watermarks = asyncio.Lock()
         self._writing_recovery_points = asyncio.Lock()
         self._writing_clean_ends = asyncio.Lock()
+        self._recovery_points_coming: dict[DataDirectory, Offsets] = {}
+        """Recovery points that were collected and may be written any time; also those of a write that failed."""
         self._unwritten: dict[Callable[[Offsets], None], DataDirectory] = {}
         """Checkpoints whose last write failed, by the function that writes them."""
         self.on_idle: Callable[[], None] | None = None
@@ -44,8 +46,15 @@ class Checkpoints:
 
     async def write_recovery_points(self) -> None:
         async with self._writing_recovery_points:
-            for directory, offsets in self._collect_offsets(lambda partition: partition.log.recovery_point).items():
-                await self._write(directory, directory.write_recovery_points, offsets)
+            collected = self._collect_offsets(lambda partition: partition.log.recovery_point)
+            for directory, offsets in collected.items():
+                before = self._recovery_points_coming.get(directory, {})
+                self._recovery_points_coming[directory] = {
+                    partition: max(offset, before.get(partition, 0)) for partition, offset in offsets.items()
+                }
+            for directory, offsets in collected.items():
+                if await self._write(directory, directory.write_recovery_points, offsets) is None:
+                    del self._recovery_points_coming[directory]
 
     async def write_clean_ends(self) -> None:
         async with self._writing_clean_ends:
@@ -61,6 +70,16 @@ class Checkpoints:
         """The recovery point that a start after a crash would find; -1 if the partition is no longer here."""
         directory = self._replicas.home(partition)
         return -1 if directory is None else directory.recovery_points.get(partition.topic_partition, 0)
+
+    def highest_recovery_point(self, partition: Partition) -> int:
+        """The highest recovery point that a start after a crash might find, now or after the write under way.
+
+        -1 if the partition is no longer here.
+        """
+        on_disk, directory = self.recovery_point_on_disk(partition), self._replicas.home(partition)
+        if directory is None:
+            return on_disk
+        return max(on_disk, self._recovery_points_coming.get(directory, {}).get(partition.topic_partition, 0))
 
     @property
     def is_writing(self) -> bool:

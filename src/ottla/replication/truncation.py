@@ -6,7 +6,8 @@ until then the replica gives way to others, as it does when a write is refused (
 
 A recovery point on disk that is after the new end would be wrong as soon as the log has grown beyond it: after a crash,
 unflushed records before it would be taken for flushed, and their leader epochs would not be read from them. So the
-recovery points are written before anything is appended.
+recovery points are written before anything is appended, also if a checkpoint is under way that has collected the
+recovery point from before the truncation.
 """
 
 import asyncio
@@ -30,8 +31,8 @@ RETRY_S = 1.0
 
 
 class RecoveryPoints(Protocol):
-    def recovery_point_on_disk(self, partition: Partition) -> int:
-        """The recovery point that a start after a crash would find."""
+    def highest_recovery_point(self, partition: Partition) -> int:
+        """The highest recovery point that a start after a crash might find, now or after the write under way."""
 
     async def write_recovery_points(self) -> None:
         """Write the recovery points of all logs. An error of the disk is only logged."""
@@ -42,7 +43,7 @@ class Truncations:
         self._offload = offload
         self._recovery_points = recovery_points
         self._outdated: dict[Partition, Truncation] = {}
-        """Truncated logs whose recovery points on disk are after their ends."""
+        """Truncated logs whose recovery points on disk are, or may become, after their ends."""
         self._writing: asyncio.Task[None] | None = None
         self._running: dict[Partition, asyncio.Future[None]] = {}
         self._is_closed = False
@@ -136,13 +137,13 @@ class Truncations:
             self._end(partition)
 
     def _finish_or_write(self) -> None:
-        """Finish truncations whose recovery points on disk are not after the ends of the logs; write the others."""
+        """Finish truncations whose recovery points on disk cannot be after the ends of the logs; write the others."""
         recovery_points = self._recovery_points
         for partition, truncation in list(self._outdated.items()):
             if (
                 recovery_points is None
                 or partition.state is None
-                or recovery_points.recovery_point_on_disk(partition) <= partition.log.end_offset
+                or recovery_points.highest_recovery_point(partition) <= partition.log.end_offset
             ):
                 del self._outdated[partition]
                 if partition.state is not None:

@@ -198,6 +198,8 @@ class DataDirectory:
         self._disk = disk
         self._lock = lock
         self._written: dict[str, Offsets] = {}
+        self._unsure: set[str] = set()
+        """Checkpoints whose last write failed. It may have replaced the file all the same."""
         self.failure: str | None = None
         """Why the directory is offline until a restart; None if it is in service."""
         self.identity: DirectoryIdentity | None = None
@@ -292,6 +294,10 @@ class DataDirectory:
 
     def write_log_starts(self, offsets: Mapping[TopicPartition, int]) -> None:
         self.log_starts = self._write_checkpoint(LOG_STARTS, offsets)
+
+    def log_start_on_disk(self, key: TopicPartition) -> int:
+        """The log start that a start after a crash would find; 0 if the checkpoint does not mention the partition."""
+        return self._written.get(LOG_STARTS, {}).get(key, 0)
 
     def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
         self.high_watermarks = self._write_checkpoint(HIGH_WATERMARKS, offsets)
@@ -393,8 +399,10 @@ class DataDirectory:
 
     def _write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> Offsets:
         # An idle broker has nothing new to checkpoint, and need not pay an fsync for the same content.
-        if self._written.get(name) != offsets:
+        if self._written.get(name) != offsets or name in self._unsure:
+            self._unsure.add(name)
             self._disk.replace(_join(self.path, name), encode_checkpoint(offsets))
+            self._unsure.discard(name)
             self._written[name] = dict(offsets)
         return self._written[name]
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+import pytest
+
 from ottla.cluster.image import PartitionImage
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.errors import ErrorCode, KafkaError
@@ -104,6 +106,45 @@ def test_a_crash_after_a_truncation_loses_no_leader_epoch() -> None:
         follower.work.runs_at_once = False
         follower.copy(25, NEW_EPOCH)
         assert partition.log.epochs.entries == [(OLD_EPOCH, 0), (NEW_EPOCH, 2)]
+        assert follower.open_after_crash().epochs.entries == [(OLD_EPOCH, 0), (NEW_EPOCH, 2)]
+
+    simulate(scenario())
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_checkpoint_under_way_does_not_outlast_a_truncation(fails: bool) -> None:
+    # It has collected the recovery point from before the truncation, and may bring it to the disk any time after, even
+    # if it reports an error: then the last step that failed may have been the fsync of the directory.
+    async def scenario() -> None:
+        follower = Follower()
+        partition, work, checkpoints = follower.partition, follower.work, follower.checkpoints
+        follower.copy(20, OLD_EPOCH)
+        partition.flushing.request()
+        await partition.durable.reach(20)
+        work.runs_at_once = False
+        writing = asyncio.ensure_future(checkpoints.write_recovery_points())
+        await asyncio.sleep(0)
+        ((write, arguments, future),) = work.waiting
+        work.waiting.clear()
+        follower.truncations.truncate(partition, 2)
+        assert work.names == ["Truncation.run"]
+        work.run()
+        await asyncio.sleep(0)
+        assert follower.truncations.find(partition) is not None
+        if fails:
+            follower.disk.fail("fsync_directory", errno.ENOSPC, "/data", times=1)
+            with pytest.raises(OSError) as full:
+                write(*arguments)
+            future.set_exception(full.value)
+        else:
+            future.set_result(write(*arguments))
+        await writing
+        assert follower.truncations.find(partition) is not None
+        work.runs_at_once = True
+        work.run()
+        await follower.truncations.finish()
+        assert not partition.log.has_failed and checkpoints.highest_recovery_point(partition) == 2
+        follower.copy(25, NEW_EPOCH)
         assert follower.open_after_crash().epochs.entries == [(OLD_EPOCH, 0), (NEW_EPOCH, 2)]
 
     simulate(scenario())

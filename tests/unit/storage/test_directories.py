@@ -267,6 +267,18 @@ def test_the_same_checkpoint_is_not_written_twice(disk: SimulatedDisk) -> None:
     assert disk.operations > before and directory.recovery_points[TopicPartition("orders", 0)] == 18
 
 
+def test_a_checkpoint_is_written_again_after_an_error_behind_its_rename(disk: SimulatedDisk) -> None:
+    # The file has the content of the write that failed, so the content before it is not there any more.
+    directory = DataDirectory.open(disk, DATA)
+    directory.write_recovery_points({TopicPartition("orders", 0): 2})
+    disk.fail("fsync_directory", errno.EMFILE, DATA)
+    with pytest.raises(OSError):
+        directory.write_recovery_points({TopicPartition("orders", 0): 100})
+    directory.write_recovery_points({TopicPartition("orders", 0): 2})
+    directory.close(clean=False)
+    assert DataDirectory.open(disk, DATA).recovery_points == {TopicPartition("orders", 0): 2}
+
+
 def test_a_checkpoint_has_the_format_of_kafka() -> None:
     # Proves: the text is what Kafka writes, sorted so that the same offsets give the same file.
     assert encode_checkpoint(OFFSETS) == b"0\n3\na.b_c-d 1 4611686018427387904\norders 0 17\norders 12 345\n"
