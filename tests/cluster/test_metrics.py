@@ -21,6 +21,8 @@ from tests.patience import PATIENCE_S
 
 REPLICAS = "kafka_server_replicamanager"
 CONTROLLER = "kafka_controller_kafkacontroller"
+FAST = 1 << 40
+"""Bytes per second of a throttle for which nothing has to wait."""
 
 
 def metrics(broker: ClusterBroker) -> Exposition:
@@ -35,6 +37,11 @@ def read(broker: ClusterBroker, name: str) -> float:
 
 def add(brokers: list[ClusterBroker], name: str) -> float:
     return sum(read(broker, name) for broker in brokers)
+
+
+def count_throttled(brokers: list[ClusterBroker], throttle: str) -> float:
+    name = "ottla_replication_throttled_bytes_total"
+    return sum(metrics(broker).value(name, throttle=throttle) for broker in brokers)
 
 
 def count_elections(brokers: list[ClusterBroker]) -> float:
@@ -90,8 +97,11 @@ def check_adding(cluster: LocalCluster, away: ClusterBroker) -> None:
 
 
 def test_trouble_and_its_end_are_in_the_metrics() -> None:
-    with ottla.testing.cluster(brokers=3, metrics_port=0) as cluster:
-        cluster.create_topic("orders", partitions=3, **{"min.insync.replicas": 2})
+    with ottla.testing.cluster(
+        brokers=3, metrics_port=0, leader_replication_throttled_rate=FAST, follower_replication_throttled_rate=FAST
+    ) as cluster:
+        replicas = {"leader_replication_throttled_replicas": "*", "follower_replication_throttled_replicas": "*"}
+        cluster.create_topic("orders", 3, 3, min_insync_replicas=2, **replicas)
         producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
         for number in range(300):
             producer.produce("orders", str(number).encode())
@@ -99,15 +109,16 @@ def test_trouble_and_its_end_are_in_the_metrics() -> None:
         lost, *others = cluster.brokers
         wait_until(lambda: add(cluster.brokers, f"{REPLICAS}_leadercount") == 3)
         assert add(cluster.brokers, f"{REPLICAS}_underreplicatedpartitions") == 0
-        assert add(cluster.brokers, "kafka_server_brokertopicmetrics_replicationbytesin_total") > 0
+        copied = "kafka_server_brokertopicmetrics_replicationbytes"
+        received = add(cluster.brokers, f"{copied}in_total")
+        assert add(cluster.brokers, f"{copied}out_total") >= received > 0
+        assert count_throttled(cluster.brokers, "LeaderReplication") > 0
         wait_until(lambda: add(cluster.brokers, "kafka_server_replicafetchermanager_maxlag") == 0)
 
         lags = metrics(lost).find_label_values("kafka_server_fetcherlagmetrics_consumerlag", "topic")
         assert lags == {"orders"}, "one series for each replica that follows"
 
-        cluster.create_topic(
-            "alone", partitions=3, replication_factor=1
-        )  # each broker leads one, or none if it is gone
+        cluster.create_topic("alone", partitions=3, replication_factor=1)  # each broker leads one
         wait_until(lambda: [read(each, f"{REPLICAS}_leadercount") for each in cluster.brokers] == [2, 2, 2])
         before, elected = add(others, "ottla_leader_elections_total"), count_elections(others)
         lost.kill()
@@ -116,18 +127,19 @@ def test_trouble_and_its_end_are_in_the_metrics() -> None:
         assert add(others, f"{REPLICAS}_underminisrpartitioncount") == 0
         assert add(others, f"{REPLICAS}_leadercount") == 5
         assert add(others, f"{CONTROLLER}_offlinepartitionscount") == 1
-        assert add(others, f"{CONTROLLER}_preferredreplicaimbalancecount") == 2, (
-            "the lost broker leads neither of its two"
-        )
+        assert add(others, f"{CONTROLLER}_preferredreplicaimbalancecount") == 2, "the lost broker was to lead two"
         assert add(others, "ottla_leader_elections_total") > before, "others lead what the lost broker led"
         assert add(others, "kafka_controller_controllerstats_uncleanleaderelections_total") == 0
         assert count_elections(others) > elected, "one of them has decided about it, and knows how long it took"
 
         check_adding(cluster, lost)
+        producer.produce("orders", b"missed", partition=0)
+        assert producer.flush(PATIENCE_S) == 0
         lost.restart()
         wait_until(lambda: add(cluster.brokers, f"{REPLICAS}_underreplicatedpartitions") == 0)
         assert add(others, f"{REPLICAS}_isrexpands_total") >= 3
         assert add(cluster.brokers, "kafka_controller_kafkacontroller_offlinepartitionscount") == 0
+        assert count_throttled(cluster.brokers, "FollowerReplication") > 0, "only while it was not in sync"
 
         assert add(cluster.brokers, "ottla_zookeeper_connected") == 3
         cluster.stop_store()

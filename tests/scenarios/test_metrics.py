@@ -170,6 +170,17 @@ def test_records_are_counted_in_and_out_by_topic(watched: LocalBroker) -> None:
     assert read.value("kafka_controller_kafkacontroller_globalpartitioncount") == 3
 
 
+def test_the_bytes_of_batches_that_are_too_large_are_counted(watched: LocalBroker) -> None:
+    watched.create_topic("orders", **{"max.message.bytes": 100})
+    large = make_batch(bytes(100))
+    with connect(watched) as client:
+        client.produce("orders", 0, large)
+        client.produce("orders", 0, b"this is no batch")
+    read = metrics(watched)
+    for labels in ({"topic": "orders"}, {}):
+        assert read.value(f"{TOPICS}_bytesrejected_total", **labels) == len(large)
+
+
 def test_a_duplicate_batch_counts_as_a_request_but_not_as_messages(watched: LocalBroker) -> None:
     watched.create_topic("orders")
     batch = make_batch(b"one", producer_id=5, producer_epoch=0, base_sequence=0)

@@ -20,6 +20,11 @@ _TOPICS = "kafka_server_brokertopicmetrics"
 MESSAGES_IN = _make_counter(f"{_TOPICS}_messagesin_total", "Records appended by producers.", "topic")
 BYTES_IN = _make_counter(f"{_TOPICS}_bytesin_total", "Bytes of record batches appended by producers.", "topic")
 BYTES_OUT = _make_counter(f"{_TOPICS}_bytesout_total", "Bytes of record batches sent to consumers.", "topic")
+BYTES_REJECTED = _make_counter(
+    f"{_TOPICS}_bytesrejected_total",
+    "Bytes of record batches that were refused because they are larger than max.message.bytes.",
+    "topic",
+)
 PRODUCES = _make_counter(
     f"{_TOPICS}_totalproducerequests_total", "Produce requests, counted once for each partition in them.", "topic"
 )
@@ -397,10 +402,15 @@ COMPACTION_WRITTEN = _make_counter(
 COMPACTION_RECORDS_READ = _make_counter("ottla_compaction_read_records_total", "Records that compactions read.")
 COMPACTION_RECORDS_WRITTEN = _make_counter("ottla_compaction_written_records_total", "Records that compactions kept.")
 
-# Copying from leaders
+# Copying between brokers, and between data directories
 _FETCHERS = "kafka_server_replicafetchermanager"
-REPLICATION_BYTES_IN = _make_counter(
-    "kafka_server_brokertopicmetrics_replicationbytesin_total", "Bytes of records copied from leaders."
+REPLICATION_BYTES_IN = _make_counter(f"{_TOPICS}_replicationbytesin_total", "Bytes of records copied from leaders.")
+REPLICATION_BYTES_OUT = _make_counter(f"{_TOPICS}_replicationbytesout_total", "Bytes of records sent to followers.")
+REPLICATION_THROTTLED = _make_counter(
+    "ottla_replication_throttled_bytes_total",
+    "Bytes of throttled replicas that were sent, fetched or moved between data directories, by Kafka's name of the "
+    "throttle. Its rate is the byte-rate of Kafka.",
+    "throttle",
 )
 MAX_LAG = _make_gauge(
     f"{_FETCHERS}_maxlag", "Records by which the slowest replica on this broker is behind its leader."
@@ -446,6 +456,10 @@ PREFERRED_IMBALANCE = _make_gauge(
 UNCLEAN_ELECTIONS = _make_counter(
     "kafka_controller_controllerstats_uncleanleaderelections_total",
     "How often this broker was elected as a leader that may lack acknowledged records.",
+)
+ELIGIBLE_ELECTIONS = _make_counter(
+    "kafka_controller_controllerstats_electionfromeligibleleaderreplicas_total",
+    "How often this broker was elected as an eligible leader replica: not in sync, and with all acknowledged records.",
 )
 ELECTIONS = _make_counter(
     "ottla_leader_elections_total", "How often this broker was elected as the leader of a partition."

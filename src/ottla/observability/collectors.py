@@ -74,6 +74,7 @@ def write_metrics(
         read_directories(node.replicas),
         read_loop(watch),
         read_replication(node.replication, settings.metrics_partitions_max),
+        read_throttles(node.replication),
         coordinators.metrics(),
         lag.metrics(),
         read_compaction(node.compaction, node.clock.now_ms()),
@@ -110,6 +111,7 @@ class TopicCollector:
             yield family, [total, *((labels, getattr(meter, attribute)) for labels, meter in self.rows)]
         yield catalogue.TOPICS_LEFT_OUT, [((), self.left_out)]
         yield catalogue.ELECTIONS, [((), self.total.elections)]
+        yield catalogue.ELIGIBLE_ELECTIONS, [((), self.total.eligible_elections)]
         yield catalogue.UNCLEAN_ELECTIONS, [((), self.total.unclean_elections)]
 
 
@@ -117,6 +119,7 @@ _TOPIC_NUMBERS = (
     (catalogue.MESSAGES_IN, "messages_in"),
     (catalogue.BYTES_IN, "bytes_in"),
     (catalogue.BYTES_OUT, "bytes_out"),
+    (catalogue.BYTES_REJECTED, "bytes_rejected"),
     (catalogue.PRODUCES, "produces"),
     (catalogue.FETCHES, "fetches"),
     (catalogue.FAILED_PRODUCES, "failed_produces"),
@@ -191,11 +194,22 @@ def read_replication(replication: Replication, most: int) -> Iterator[FamilySeri
     yield catalogue.ISR_EXPANDS, [((), 0 if proposals is None else proposals.expansions)]
     yield catalogue.FAILED_ISR_UPDATES, [((), 0 if proposals is None else proposals.failures)]
     yield catalogue.REPLICATION_BYTES_IN, [((), 0 if fetchers is None else fetchers.bytes_in)]
+    yield catalogue.REPLICATION_BYTES_OUT, [((), replication.replicas.meters.replication_bytes_out)]
     yield catalogue.MAX_LAG, [((), 0 if fetchers is None else fetchers.max_lag)]
     yield catalogue.FAILED_FETCHES_OF_REPLICAS, [((), 0 if fetchers is None else fetchers.failed_count)]
     yield catalogue.FOLLOWED, [((), 0 if fetchers is None else fetchers.partition_count)]
     lags = () if fetchers is None else islice(fetchers.lags(), most)
     yield catalogue.REPLICA_LAG, [((lag.partition.topic, str(lag.partition.index)), lag.records) for lag in lags]
+
+
+def read_throttles(replication: Replication) -> Iterator[FamilySeries]:
+    fetchers = replication.fetchers
+    counts = {
+        "LeaderReplication": replication.leader_throttle.bytes,
+        "FollowerReplication": 0 if fetchers is None else fetchers.throttle.bytes,
+        "AlterLogDirsReplication": replication.moves.throttle.bytes,
+    }
+    yield catalogue.REPLICATION_THROTTLED, [((throttle,), count) for throttle, count in counts.items()]
 
 
 def read_broker(node: Node, stopping: bool) -> Iterator[FamilySeries]:

@@ -198,7 +198,9 @@ class TopicMeter:
     __slots__ = (
         "bytes_in",
         "bytes_out",
+        "bytes_rejected",
         "elections",
+        "eligible_elections",
         "failed_fetches",
         "failed_produces",
         "fetches",
@@ -211,28 +213,35 @@ class TopicMeter:
         self.messages_in = 0
         self.bytes_in = 0
         self.bytes_out = 0
+        self.bytes_rejected = 0
+        """Bytes of batches that are larger than max.message.bytes."""
         self.produces = 0
         self.fetches = 0
         self.failed_produces = 0
         self.failed_fetches = 0
         self.elections = 0
         """How often this broker was elected as the leader of a partition."""
+        self.eligible_elections = 0
+        """Elections of this broker as an eligible leader replica (KIP-966), which was not in sync."""
         self.unclean_elections = 0
         """Elections of this broker although it may have lacked acknowledged records."""
 
-    def count_election(self, *, unclean: bool) -> None:
+    def count_election(self, *, eligible: bool, unclean: bool) -> None:
         self.elections += 1
+        self.eligible_elections += eligible
         self.unclean_elections += unclean
 
     def add(self, other: "TopicMeter") -> None:
         self.messages_in += other.messages_in
         self.bytes_in += other.bytes_in
         self.bytes_out += other.bytes_out
+        self.bytes_rejected += other.bytes_rejected
         self.produces += other.produces
         self.fetches += other.fetches
         self.failed_produces += other.failed_produces
         self.failed_fetches += other.failed_fetches
         self.elections += other.elections
+        self.eligible_elections += other.eligible_elections
         self.unclean_elections += other.unclean_elections
 
 

@@ -51,7 +51,7 @@ class Fetchers:
         self.peers = peers
         self._clock = clock
         self._config = config
-        self._throttle = throttle
+        self.throttle = throttle
         self._followed: dict[Partition, Followed] = {}
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         self._is_closed = False
@@ -124,7 +124,7 @@ class Fetchers:
                 self.peers,
                 self._clock,
                 self._settings,
-                self._throttle,
+                self.throttle,
                 self.truncations,
             )
         return fetcher

@@ -144,7 +144,7 @@ class Partition:
             forget_appended(self._refused, self.log.producers.producers)
             in_sync = None
             if before is not None and before.leader != state.leader:
-                self.meter.count_election(unclean=state.recovering)
+                self.meter.count_election(eligible=self.broker_id in before.elr, unclean=state.recovering)
         if len(state.replicas) == 1:
             self.in_sync = None
         elif in_sync is None:
@@ -190,6 +190,7 @@ class Partition:
         config = self.config
         size = header.size
         if size > config.max_message_bytes:
+            self.meter.bytes_rejected += size
             message = f"a batch of {size} bytes is larger than max.message.bytes={config.max_message_bytes}"
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, message)
         if size > config.segment_bytes:

@@ -395,3 +395,19 @@ def test_a_sealed_segment_is_flushed_in_the_background_and_nobody_waits_for_it()
         assert partition.log.recovery_point == 2 and not threads.waiting
 
     simulate(scenario())
+
+
+def test_elections_are_counted_by_what_the_leader_was_before() -> None:
+    # In sync, an eligible leader replica, or a replica that may lack records.
+    partition = leading(Threads(), replicas=(ME, FOLLOWER))
+    led = PartitionImage((ME, FOLLOWER), (ME,), ME, leader_epoch=5)
+    away = replace(led, isr=(FOLLOWER,), leader=FOLLOWER)
+    for before, after in (
+        (replace(away, isr=(ME, FOLLOWER)), led),
+        (replace(away, isr=(), elr=(ME,), leader=-1), led),
+        (replace(away, leader=-1), replace(led, recovering=True)),
+    ):
+        partition.become(replace(before, leader_epoch=partition.leader_epoch + 1))
+        partition.become(replace(after, leader_epoch=partition.leader_epoch + 1))
+    meter = partition.meter
+    assert (meter.elections, meter.eligible_elections, meter.unclean_elections) == (3, 1, 1)
