@@ -154,10 +154,12 @@ def read_refusal(data: Path) -> str:
         return line
 
 
-def test_zookeeper_is_started_where_it_was(tmp_path: Path) -> None:
-    """Brokers that were added by hand find it there."""
+def test_zookeeper_is_started_again_where_it_was(tmp_path: Path) -> None:
+    """After it was killed, and by the next command. Brokers that were added by hand find it there."""
     with run_command(tmp_path, "--brokers", "1") as command:
         ready = command.read_until("1 broker ready on ")
+        command.find_process("zoo.cfg").kill()
+        command.read_until(f"ZooKeeper has ended ({tmp_path}/zookeeper/zookeeper.log) and is started again")
         admin = AdminClient({"bootstrap.servers": ready.split(" ready on ")[1].split()[0]})
         admin.create_topics([NewTopic("orders", 1)])["orders"].result(PATIENCE_S)
         command.end()
@@ -170,6 +172,20 @@ def test_zookeeper_is_started_where_it_was(tmp_path: Path) -> None:
 
 def find_zookeeper(ready: str) -> str:
     return ready.split("ZooKeeper ")[1].split(",")[0]
+
+
+def test_a_zookeeper_that_cannot_be_started_again_is_reported_once(tmp_path: Path) -> None:
+    with run_command(tmp_path, "--brokers", "1") as command:
+        command.read_until("1 broker ready on ")
+        zookeeper = command.find_process("zoo.cfg")
+        data = tmp_path / "zookeeper" / "data" / "version-2"
+        data.rename(tmp_path / "elsewhere")
+        data.touch()
+        zookeeper.kill()
+        command.read_until("ZooKeeper has ended")
+        assert "stop this command with Ctrl-C" in command.read_until("ended while it was starting")
+        command.end()
+        assert "ZooKeeper" not in command.output.read()
 
 
 def test_a_second_command_does_not_touch_the_data_of_the_first(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 Each child writes its log to a file of the data directory and leads a session of its own, so that Ctrl-C in the terminal
 reaches this command only, which then stops the brokers, and ZooKeeper after them. A broker that ends is reported and
-the others go on: whoever kills one on purpose gets the command that starts it again.
+the others go on: whoever kills one on purpose gets the command that starts it again. ZooKeeper, which no command of
+Ottla starts alone, is started again by itself.
 
 A lock in the data directory keeps a second such command away. ZooKeeper, which has no lock of its own, inherits it, so
 that the lock outlives a command that is killed for as long as its ZooKeeper does.
@@ -30,6 +31,7 @@ from ottla.storage.directories import LOCK
 from ottla.storage.files import RealDisk, RealLock
 
 if TYPE_CHECKING:
+    from ottla.cli.cluster.zookeeper_server import ZooKeeperServer
     from ottla.client.client import Client
 
 BROKERS_MAX = 32
@@ -100,8 +102,12 @@ def up(options: argparse.Namespace) -> int:
     data.mkdir(parents=True, exist_ok=True)
     began_s = time.monotonic()
     with closing(_lock(data)) as lock, Interruption() as interruption, ExitStack() as running:
+        server: ZooKeeperServer | None = None
         try:
-            zookeeper = options.zookeeper or running.enter_context(_run_zookeeper(data, lock, interruption))
+            zookeeper = options.zookeeper
+            if not zookeeper:
+                server = running.enter_context(_run_zookeeper(data, lock, interruption))
+                zookeeper = server.address
             if options.restore or not options.zookeeper:
                 _check_store(options, data, zookeeper)
             brokers = running.enter_context(_run_brokers(options, data, zookeeper, interruption))
@@ -112,7 +118,7 @@ def up(options: argparse.Namespace) -> int:
                 f"(ZooKeeper {zookeeper}, data {data}, {time.monotonic() - began_s:.2f} s)",
                 flush=True,
             )
-            _watch(brokers, bootstrap, interruption)
+            _watch(brokers, server, bootstrap, interruption)
         except Interrupted:
             print("stopping", flush=True)
     return 0
@@ -141,8 +147,8 @@ def _lock(data: Path) -> RealLock:
 
 
 @contextmanager
-def _run_zookeeper(data: Path, lock: RealLock, interruption: Interruption) -> Iterator[str]:
-    """Start a ZooKeeper server and yield its address."""
+def _run_zookeeper(data: Path, lock: RealLock, interruption: Interruption) -> "Iterator[ZooKeeperServer]":
+    """Start a ZooKeeper server."""
     from ottla.cli.cluster.zookeeper_server import ZooKeeperServer
 
     print("ZooKeeper is starting", flush=True)
@@ -151,7 +157,7 @@ def _run_zookeeper(data: Path, lock: RealLock, interruption: Interruption) -> It
     try:
         with interruption.raising():
             server.wait_until_ready()
-        yield server.address
+        yield server
     finally:
         server.stop()
 
@@ -219,7 +225,9 @@ def _wait_until_ready(brokers: Sequence[BrokerChild], interruption: Interruption
                 time.sleep(GLANCE_S)
 
 
-def _watch(brokers: Sequence[BrokerChild], bootstrap: str, interruption: Interruption) -> None:
+def _watch(
+    brokers: Sequence[BrokerChild], zookeeper: "ZooKeeperServer | None", bootstrap: str, interruption: Interruption
+) -> None:
     """Print a line whenever the state of the cluster changes, until Ctrl-C."""
     from ottla.client.client import Client
 
@@ -229,12 +237,30 @@ def _watch(brokers: Sequence[BrokerChild], bootstrap: str, interruption: Interru
         while True:
             for broker in brokers:
                 broker.report_end()
+            if zookeeper is not None and zookeeper.has_ended:
+                _start_again(zookeeper, interruption)
             with interruption.raising():
                 state = _describe_state(client)
                 if state != shown:
                     print(f"{time.strftime('%H:%M:%S')} {state}", flush=True)
                     shown = state
                 time.sleep(LOOK_S)
+
+
+def _start_again(zookeeper: "ZooKeeperServer", interruption: Interruption) -> None:
+    """Start ZooKeeper with the data that it has on disk. If that fails, say so once and let the brokers go on."""
+    print(f"ZooKeeper has ended ({zookeeper.log}) and is started again", flush=True)
+    try:
+        zookeeper.launch()
+        with interruption.raising():
+            zookeeper.wait_until_ready()
+    except CommandError as error:
+        zookeeper.stop()
+        print(
+            f"{error}. The brokers go on without it, and changes wait. When the cause is gone, stop this command with "
+            f"Ctrl-C and start it again",
+            flush=True,
+        )
 
 
 def _describe_state(client: "Client") -> str:

@@ -62,6 +62,7 @@ class ZooKeeperServer:
         `lock` is the descriptor of a lock, which the process inherits and so holds as long as it lives.
         """
         self.directory = directory
+        self.log = directory / "zookeeper.log"
         self.port = port or self._find_last_port() or pick_port()
         self._other_ports = 0 if port or members else OTHER_PORTS
         self._tick_ms = tick_ms
@@ -79,6 +80,11 @@ class ZooKeeperServer:
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended, and nobody has stopped it."""
+        return self._process is not None and self._process.poll() is not None
+
     def launch(self) -> None:
         """Start the process. `wait_until_ready` waits for it."""
         java, classpath = find_java(), find_classpath()
@@ -87,7 +93,7 @@ class ZooKeeperServer:
         (self.directory / "data" / "myid").write_text(f"{self._number}\n")
         self._configuration.write_text(self._configure())
         options = [] if self._is_durable else ["-Dzookeeper.forceSync=no"]
-        with (self.directory / "zookeeper.log").open("ab") as log:
+        with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [java, *JVM_OPTIONS, *ZOOKEEPER_OPTIONS, *options, "-cp", classpath, MAIN, str(self._configuration)],
                 stdin=subprocess.DEVNULL,
@@ -101,9 +107,9 @@ class ZooKeeperServer:
         """Wait until the server takes requests, which in an ensemble needs most of the others."""
         deadline = time.monotonic() + timeout_s
         while not self.is_ready():
-            if self._process is None or self._process.poll() is not None:
+            if self._process is None or self.has_ended:
                 if not self._other_ports:
-                    raise CommandError(f"ZooKeeper ended while it was starting; see {self.directory / 'zookeeper.log'}")
+                    raise CommandError(f"ZooKeeper ended while it was starting; see {self.log}")
                 self._other_ports -= 1
                 self.port = pick_port()
                 self.launch()
