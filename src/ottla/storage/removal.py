@@ -50,7 +50,7 @@ class DroppedFiles:
         self.doomed: list[Doomed] = []
         """The renamed files, after `run`."""
         self.successor: Segment | None = None
-        """The empty segment with which the log goes on. Its file has the ending of temporary ones until `run`."""
+        """The empty segment with which the log goes on. `run` creates its file."""
 
     def run(self) -> None:
         """Rename the segments, the last one first, so that an interruption leaves no hole, and unlink the snapshots.
@@ -65,14 +65,19 @@ class DroppedFiles:
                 self._disk.unlink(names.path(self._directory, self._snapshots[-1], names.SNAPSHOT))
             self._snapshots.pop()
         if self.successor is not None:
-            self._name_successor(self.successor)
+            self._create_successor(self.successor)
 
-    def _name_successor(self, segment: Segment) -> None:
+    def _create_successor(self, segment: Segment) -> None:
         for suffix in names.SEGMENT_SUFFIXES[1:]:  # of a segment with the same base offset
             if self._disk.exists(segment.path(suffix)):
                 self._disk.unlink(segment.path(suffix))
-        with contextlib.suppress(FileNotFoundError):  # an earlier call has renamed it
-            self._disk.rename(segment.path(names.LOG + names.TEMPORARY), segment.path(names.LOG))
+        self._disk.open(segment.path(names.LOG), create=True).close()
+
+    def make_room(self) -> None:
+        """Unlink at once what `run` has renamed, because the disk is full. Pinned descriptors stay valid."""
+        with patience(self._directory):
+            Removal(self._disk, self.doomed).run()
+            self.doomed.clear()
 
 
 def doom_segment(disk: Disk, segment: Segment, doomed: list[Doomed]) -> None:

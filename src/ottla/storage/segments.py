@@ -104,14 +104,13 @@ class Segments:
     def start_new(self, base_offset: int, now_ms: int, interval: int) -> DroppedFiles:
         """Take all segments and snapshots out in memory, and begin with an empty segment.
 
-        After an OSError nothing has changed.
+        The disk may be full: what is taken out makes room for the new file. OSError only if a swap cannot be ended;
+        nothing has changed then.
         """
         self.end_swap()
         segment = Segment.begin(
             self.disk, self.directory, base_offset, created_ms=now_ms, interval=interval, cache=self.cache
         )
-        # A segment that is taken out may have the same base offset, so the file has another name at first.
-        self.disk.open(segment.path(names.LOG + names.TEMPORARY), create=True).close()
         dropped = self.take_out(0, -1)
         dropped.successor = segment
         self.add(segment)

@@ -11,6 +11,7 @@ of leaders a broker may have to truncate thousands of logs.
 """
 
 from ottla.storage import damage_record, names
+from ottla.storage.disk_errors import is_failure
 from ottla.storage.flush import sync
 from ottla.storage.index import IndexCache
 from ottla.storage.log import Log
@@ -57,7 +58,8 @@ def finish_truncation(log: Log, truncation: "Truncation") -> None:
 class Truncation:
     """The disk's part of a truncation.
 
-    `run` uses no memory of the log that the log's own thread may change. After an OSError it can be run again.
+    `run` uses no memory of the log that the log's own thread may change. After an OSError it can be run again. What was
+    dropped does not wait for its removal then, because it may be the very room that is missing.
     """
 
     __slots__ = (
@@ -89,6 +91,14 @@ class Truncation:
         """The state of the producers at the new end of the log, after `run`."""
 
     def run(self) -> None:
+        try:
+            self._run()
+        except OSError as error:
+            if not is_failure(error):
+                self.dropped.make_room()
+            raise
+
+    def _run(self) -> None:
         self.dropped.run()
         # The removal of later segments is durable before the last one is cut, so that a crash leaves no hole.
         self._disk.fsync_directory(self._directory)

@@ -345,6 +345,54 @@ def test_a_crash_while_a_truncation_waits_for_room_leaves_no_hole(
     assert len(seen) > 1
 
 
+@pytest.mark.parametrize(("cut", "kept"), [CUTS[0], *CUTS[2:]])  # the other drops no segment
+def test_what_a_truncation_drops_makes_the_room_that_it_needs(
+    cut: Callable[[Log], Truncation], kept: list[int]
+) -> None:
+    # The disk takes no byte and no new file as long as the dropped segments are there, and nothing else is deleted. Who
+    # was about to read from one of them can finish.
+    disk = new_disk()
+    log = filled_log(disk)
+    dropped = log.segments[-2]
+    content = disk.read(dropped.path(names.LOG))
+    file = dropped.file
+    file.pin()
+    truncation = cut(log)
+    for operation in ("append", "create"):
+        disk.fail(operation, errno.ENOSPC, times=None)
+    with pytest.raises(OSError):
+        truncation.run()
+    assert not [name for name in disk.list(DIRECTORY) if name.endswith(names.DELETED)]
+    held = [offset for offset in names.offsets_with(disk.list(DIRECTORY), names.LOG) if disk.size(path(offset, ".log"))]
+    assert held == [segment.base_offset for segment in log.segments if segment.size]
+    assert file.read_at(0, len(content)) == content
+    file.unpin()
+    disk.heal()
+    truncation.run()
+    finish_truncation(log, truncation)
+    assert not log.files.has_deleted
+    base = append(log, batch_of(b"new"), leader_epoch=9).base_offset
+    assert [record.offset for record in records(log)] == [*kept, base]
+
+
+@pytest.mark.parametrize("lose_unsynced", [False, True])
+def test_a_crash_between_the_old_segments_and_a_new_beginning_leaves_an_empty_log(lose_unsynced: bool) -> None:
+    disk = new_disk()
+    log = filled_log(disk)
+    disk.fail("create", errno.ENOSPC, path(50, ".log"))
+    with pytest.raises(OSError):
+        start_anew(log, 50).run()
+    assert not names.offsets_with(disk.list(DIRECTORY), names.LOG)
+    disk.fsync_directory(DIRECTORY)
+    disk.crash(lose_unsynced)
+    again = open_log(disk, SMALL, recovery_point=log.recovery_point)
+    assert (again.log_start_offset, again.end_offset, again.epochs.entries) == (0, 0, [])
+    truncation = start_anew(again, 50)
+    truncation.run()
+    finish_truncation(again, truncation)
+    assert append(again, batch_of(b"new"), leader_epoch=9).base_offset == 50
+
+
 def test_a_compaction_begins_when_the_names_of_the_last_one_are_on_the_disk() -> None:
     # After a power cut, a .swap file counts as incomplete if the next compaction had begun: it would be
     # deleted, and the segments that it replaced are gone.
