@@ -33,8 +33,9 @@ from ottla.replication.following import (
     name_error,
 )
 from ottla.replication.leader_session import FetchSettings, LeaderSession
+from ottla.replication.partition import Partition
 from ottla.replication.peers import Peers, PeerUnavailable
-from ottla.replication.ranges import ask_ranges
+from ottla.replication.ranges import Range, ask_ranges
 from ottla.replication.throttles import ReplicationThrottle
 from ottla.replication.truncation import Truncations
 from ottla.storage.disk_errors import describe_error
@@ -362,24 +363,34 @@ class Fetcher:
 
     async def _ask_ranges(self, out_of_range: Sequence[Followed]) -> None:
         """After OFFSET_OUT_OF_RANGE: ask the leader where its logs begin and end, and act on it."""
+        asked = [(followed.partition, followed.leader_epoch) for followed in out_of_range]
+        ranges: dict[Partition, Range | int] = {}
+        reason = ""
         try:
-            asked = [(followed.partition, followed.leader_epoch) for followed in out_of_range]
             ranges = await ask_ranges(self._peers, self.leader, self._broker_id, asked, self._settings().timeout_s)
         except (PeerUnavailable, KafkaError) as error:
-            for followed in out_of_range:
-                if self._session.has(followed):
-                    self._back_off(followed, str(error))
-            return
+            reason = str(error)
+        except Exception:
+            logger.exception("broker %d cannot be asked where its logs begin and end", self.leader)
+            reason = "it cannot be asked where its log begins and ends"
         now_ms = self._clock.now_ms()
         for followed in out_of_range:
             if not self._session.has(followed):
                 continue
-            partition = followed.partition
-            found = ranges[partition]
-            if isinstance(found, int):
-                self._obey(followed, Retry(found), now_ms)
+            if reason:
+                self._back_off(followed, reason)
             else:
-                self._obey(followed, judge_range(partition.log, followed.leader_epoch, *found), now_ms)
+                self._obey_range(followed, ranges[followed.partition], now_ms)
+
+    def _obey_range(self, followed: Followed, found: Range | int, now_ms: int) -> None:
+        """Act on the range of the leader's log, or on the error code that the leader answered."""
+        log = followed.partition.log
+        try:
+            verdict = Retry(found) if isinstance(found, int) else judge_range(log, followed.leader_epoch, *found)
+            self._obey(followed, verdict, now_ms)
+        except Exception:
+            logger.exception("%s: the range of broker %d's log cannot be applied", followed.partition, self.leader)
+            self._back_off(followed, "the range of its log cannot be applied")
 
     # Throttling
 

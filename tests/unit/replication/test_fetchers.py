@@ -5,13 +5,14 @@ import errno
 from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import DEFAULT, patch
 
 import pytest
 
 from ottla.cluster.image import PartitionImage
 from ottla.config import BrokerConfig
 from ottla.errors import KafkaError
+from ottla.replication import fetcher
 from ottla.replication.partition import Partition
 from ottla.replication.peers import PeerUnavailable
 from ottla.replication.throttles import UNLIMITED
@@ -314,6 +315,27 @@ def test_a_follower_below_the_leaders_start_begins_anew() -> None:
         await cluster.wait_for_copies()
         assert cluster[2].log().log_start_offset == 20 and read(cluster[2].log()) == read(cluster[1].log())
         assert cluster[2].partition().high_watermark.value >= 20
+        await cluster.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("step", ["ask_ranges", "judge_range"])
+def test_an_unexpected_error_after_out_of_range_leaves_no_partition_behind(step: str) -> None:
+    async def main() -> None:
+        cluster = SmallCluster(1, 2, partitions=3, settings=SMALL)
+        for index in range(3):
+            cluster.elect(1, index=index, isr=(1,), learners=(1,))
+            for number in range(30):
+                cluster[1].produce(b"%d" % number, index=index)
+            cluster[1].partition(index).delete_records(20)
+        first_fails = [ValueError("nobody has thought of it"), *[DEFAULT] * 9]
+        with patch.object(fetcher, step, side_effect=first_fails, wraps=getattr(fetcher, step)) as called:
+            for index in range(3):
+                cluster[2].learn(index, cluster.states[index])
+            for index in range(3):
+                await cluster.wait_for_copies(index)
+            assert called.call_count > 1
         await cluster.close()
 
     run(main())
