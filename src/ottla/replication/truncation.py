@@ -70,7 +70,11 @@ class Truncations:
         have become the leader when there is room.
         """
         log_start_offset, end_offset = partition.log.log_start_offset, partition.log.end_offset
-        if self._start(partition, lambda: start_anew(partition.log, offset, now_ms)):
+        if not self._start(partition, lambda: start_anew(partition.log, offset, now_ms)):
+            return
+        if log_start_offset == end_offset:
+            logger.info("%s: has no records, and begins at %d, as the leader's log says", partition, offset)
+        else:
             logger.warning(
                 "%s: starts anew at %d: its records from %d to %d are not connected to those of its leader",
                 partition,

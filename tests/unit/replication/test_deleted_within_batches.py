@@ -7,6 +7,7 @@ none of them, as its leader does not.
 import asyncio
 import contextlib
 import errno
+import logging
 from collections.abc import Coroutine
 from typing import Any
 
@@ -83,6 +84,22 @@ def test_a_follower_begins_at_any_offset(start: int, settings: LogSettings) -> N
         await cluster.close()
 
     run(main())
+
+
+def test_the_log_warns_of_records_that_are_removed_and_of_no_others(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="ottla.replication.truncation")
+
+    async def main() -> None:
+        cluster = SmallCluster(1, 2)
+        cluster[2].learn(0, await begin(cluster))
+        await cluster.wait_for_copies()
+        await cluster.close()
+
+    run(main())
+    assert [(record.levelno, record.getMessage().partition(":")[2][:22]) for record in caplog.records] == [
+        (logging.WARNING, " starts anew at 5: its"),
+        (logging.INFO, " has no records, and b"),
+    ]
 
 
 @pytest.mark.parametrize("lost", ["its records", "its end"])
