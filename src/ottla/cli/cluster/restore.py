@@ -4,7 +4,6 @@
 """
 
 import argparse
-import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from random import Random
@@ -159,6 +158,8 @@ def _ask(
 
 
 def _run(asking: Coroutine[Any, Any, T]) -> T:
+    import asyncio
+
     from ottla.cluster.store import StoreError
 
     try:
