@@ -4,6 +4,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from http.client import HTTPConnection
 
@@ -21,11 +22,13 @@ from ottla.observability.catalogue import (
     FAMILIES,
     LOGINS,
     LOGINS_AGAIN,
+    PURGATORY,
     REPLICA_LAG,
 )
 from ottla.observability.logs import LineFormatter, set_level
 from ottla.testing import LocalBroker
 from ottla.testing import broker as local_broker
+from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.offset_commit import (
@@ -245,6 +248,27 @@ def test_requests_are_counted_by_version_and_timed(watched: LocalBroker) -> None
     assert local == pytest.approx(total)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
     assert read.value(f"{REQUESTS}_errors_total", request="DeleteTopics", error=error) == 1
+
+
+def test_requests_that_wait_are_counted(watched: LocalBroker) -> None:
+    # Until they are answered.
+    watched.create_topic("orders")
+    wanted = FetchTopic("orders", bytes(16), [FetchPartition(0, fetch_offset=0, max_bytes=1000)])
+    request = FetchRequest(max_wait_ms=PATIENCE_MS, min_bytes=1, topics=[wanted])
+
+    def wait_for(count: int) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while metrics(watched).value(PURGATORY.name, delayedoperation="Fetch") != count:
+            assert time.monotonic() < deadline
+
+    with connect(watched) as one, connect(watched) as other, connect(watched) as producer:
+        for client in (one, other):
+            client.send_fetch(request, 12)
+        wait_for(2)
+        producer.produce("orders", 0, make_batch(b"x"))
+        for client in (one, other):
+            assert client.read_fetch(12).topics[0].partitions[0].records
+        wait_for(0)
 
 
 def test_invalid_requests_and_connections_are_counted(watched: LocalBroker) -> None:

@@ -141,18 +141,23 @@ class Dispatch:
         self, route: Route, call: Call[Any], response: OwnedCoroutine, handled_s: float
     ) -> Answer | Future[Answer]:
         waited = (stopwatch() - call.started_s, 0.0) if route.is_coroutine else (0.0, handled_s)
+        route.meter.waits.waiting += 1
         try:
             result = await response.coroutine
         except Exception as error:
             result = self._make_refusal(route, call, error)
+        finally:
+            route.meter.waits.waiting -= 1
         if isinstance(result, Future):
             return self._encode_later(route, call, result, waited)
         return self._encode(route, call, result, waited)
 
     def _encode_later(self, route: Route, call: Call[Any], response: Future[Any], waited: Waited) -> Future[Answer]:
         answer: Future[Answer] = get_running_loop().create_future()
+        route.meter.waits.waiting += 1
 
         def done(response: Future[Any]) -> None:
+            route.meter.waits.waiting -= 1
             if answer.cancelled():
                 return
             try:

@@ -65,6 +65,11 @@ REQUEST_REMOTE_TIME = Family(
     "Milliseconds for which a request waited: for records, replicas, group members, other brokers or a thread.",
     ("request",),
 )
+PURGATORY = _make_gauge(
+    "kafka_server_delayedoperationpurgatory_purgatorysize",
+    "Produce requests that wait for replicas, and Fetch requests that wait for records.",
+    "delayedoperation",
+)
 REQUEST_ERRORS = _make_counter(f"{_REQUESTS}_errors_total", "Error codes in answers.", "request", "error")
 MALFORMED = _make_counter(
     "ottla_requests_malformed_total", "Requests that could not be parsed. The connection is closed."

@@ -143,6 +143,8 @@ def read_requests(meters: RequestMeters) -> Iterator[FamilySeries]:
     yield catalogue.REQUEST_QUEUE_TIME, [((meter.request,), meter.queue_times()) for meter in used]
     yield catalogue.REQUEST_LOCAL_TIME, [((meter.request,), meter.local_times()) for meter in used]
     yield catalogue.REQUEST_REMOTE_TIME, [((meter.request,), meter.remote_times()) for meter in used]
+    delayed = (meter for meter in meters.by_key.values() if meter.request in ("Produce", "Fetch"))
+    yield catalogue.PURGATORY, [((meter.request,), meter.waits.waiting) for meter in delayed]
     yield (
         catalogue.REQUEST_ERRORS,
         [

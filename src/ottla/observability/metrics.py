@@ -35,7 +35,7 @@ class WaitMeter:
     counted here. `total` has the time that `RequestMeter` counts for the same requests.
     """
 
-    __slots__ = ("local", "queued", "remote", "total")
+    __slots__ = ("local", "queued", "remote", "total", "waiting")
 
     def __init__(self) -> None:
         self.total = DurationMeter()
@@ -45,6 +45,8 @@ class WaitMeter:
         """Time in the handler, until it began to wait."""
         self.remote = DurationMeter()
         """Time of waiting for records, replicas, members, other brokers or a thread, until the answer."""
+        self.waiting = 0
+        """Requests that are waiting now."""
 
     def count_wait(self, total_s: float, queued_s: float, local_s: float) -> None:
         self.total.count_duration(total_s)
