@@ -346,7 +346,7 @@ class Fetcher:
             case StartAnew(offset) | BeginWithin(offset):
                 self._pause(followed)
                 if isinstance(verdict, BeginWithin):
-                    go_on = partial(self._append_first, followed, verdict, partition.log.log_start_offset, now_ms)
+                    go_on = partial(self._append_first, followed, verdict, partition.log.end_offset, now_ms)
                 try:
                     self._truncations.start_anew(partition, offset, now_ms)
                 except OSError as error:

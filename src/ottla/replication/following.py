@@ -67,9 +67,10 @@ class StartAnew:
 
 @dataclass(frozen=True, slots=True)
 class BeginWithin:
-    """This empty log starts within the leader's first batch, which begins at `offset`: records in it were deleted.
+    """The log start is within the leader's first batch, which begins at `offset`: records in it were deleted.
 
-    A batch is copied as a whole. So begin where it does, append `records`, and keep the log start.
+    This log has no record from the log start on, and a batch is copied as a whole. So remove what is left before it,
+    begin where the batch does, append `records`, and let the log start be where the log ended.
     """
 
     offset: int
@@ -148,8 +149,8 @@ def judge(partition: FollowedPartition, leader: int, asked: FetchPartition, resu
     records = result.records
     if not isinstance(records, bytes | bytearray | memoryview) or not len(records):
         return UP_TO_DATE
-    if log.end_offset == log.log_start_offset:
-        begin = find_begin(records, log.log_start_offset)
+    if log.end_offset in (log.log_start_offset, result.log_start_offset):
+        begin = find_begin(records, log.end_offset)
         if begin is not None:
             return BeginWithin(begin, bytes(records))
     return Append(records)

@@ -217,6 +217,30 @@ def test_logs_that_diverge_within_the_first_batch_become_equal() -> None:
     run(main())
 
 
+def test_a_log_that_diverges_only_before_the_leaders_start_is_replaced() -> None:
+    """The leader has a batch from 3 to 12, and forgot with the records before 5 what epoch they were of."""
+
+    async def main() -> None:
+        cluster = SmallCluster(1, 2)
+        cluster.elect(2)
+        for _ in range(3):
+            cluster[2].produce(b"common")
+        await cluster.wait_for_copies()
+        cluster[1].fetchers.leave(cluster[1].partition())
+        cluster.elect(2, isr=(2,), learners=(2,))
+        for _ in range(2):
+            cluster[2].produce(b"lost in an unclean election")
+        cluster[1].learn(0, cluster.elect(1, isr=(1,), learners=(1,)))
+        produce_ten(cluster[1])
+        cluster[1].partition().delete_records(5)
+        cluster[2].learn(0, cluster.states[0])
+        await cluster.wait_for_copies()
+        check_copy(cluster, 5)
+        await cluster.close()
+
+    run(main())
+
+
 @pytest.mark.parametrize("is_committed", [False, True])
 def test_a_transaction_that_began_before_the_log_start(is_committed: bool) -> None:
     async def main() -> None:

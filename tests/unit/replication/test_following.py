@@ -87,6 +87,16 @@ def test_an_empty_log_that_starts_within_the_first_batch_begins_where_that_does(
         assert verdict(log(start, start=start), PartitionResult(3, records=first)) == BeginWithin(50, first)
 
 
+def test_a_log_that_ends_where_the_leaders_starts_is_as_good_as_empty() -> None:
+    # Its last record, 54, is of another epoch than the leader's batch. The leader knows nothing of it: its log starts
+    # at 55, and so does the epoch of the batch.
+    result = PartitionResult(3, records=encode(50, 10), log_start_offset=55)
+    assert verdict(log(55, (2, 0)), result) == BeginWithin(50, encode(50, 10))
+    assert verdict(log(55, (2, 0)), PartitionResult(3, records=encode(55, 10), log_start_offset=55)) == Append(
+        encode(55, 10)
+    )
+
+
 @pytest.mark.parametrize(
     ("start", "end", "records"),
     [
