@@ -1,10 +1,11 @@
 """Random histories of one replicated partition: real logs, leaders and fetchers on a simulated network and disks.
 
 The metadata is always right, but brokers learn of each change some time later, each at its own time. Leaders are
-elected from the ISR only. Trouble: brokers are killed and restarted, connections are cut, held back and reset. What
-must hold:
+elected from the ISR only. Records are deleted up to any offset, also within a batch. Trouble: brokers are killed and
+restarted, connections are cut, held back and reset. What must hold:
 
-- A record that all in-sync replicas have, so that its producer got an answer, is in the log of every later leader.
+- A record that all in-sync replicas have, so that its producer got an answer, is in the log of every later leader,
+  unless it was deleted.
 - Records below a high watermark never change.
 - A follower copies only what its leader has.
 - A log has no hole, and leader epochs never go down in it.
@@ -44,6 +45,7 @@ class ReplicationHistory:
         self.random = Random(seed)
         self.is_tardy = seed % 4 == 3
         """Whether answers are held back over changes of the leader, to and fro."""
+        self.has_deletions = seed % 4 == 1
         # Each broker leads another partition for ever, so that connections outlive the leaders of partition 0.
         self.cluster = SmallCluster(
             *BROKERS, seed=seed, settings=SETTINGS, partitions=1 + len(BROKERS), replica_fetch_backoff_ms="100"
@@ -56,6 +58,8 @@ class ReplicationHistory:
         self.acknowledged: dict[int, bytes] = {}
         self.committed: dict[int, bytes | None] = {}
         """What was seen below any high watermark."""
+        self.deleted_to = 0
+        """Records from this offset on have not been deleted."""
         self.number = 0
         self.lives = len(BROKERS)
         self.deadline = 0.0
@@ -161,7 +165,10 @@ class ReplicationHistory:
             del self.dead[broker_id]
             self.lives += 1
             checkpoint = self.random.randint(0, max(self.committed, default=0))
-            self.cluster[broker_id].restart(high_watermark=checkpoint)
+            # The log start of the checkpoint may be an old one.
+            start = self.cluster[broker_id].log().log_start_offset
+            start = self.random.choice((0, start)) if start else 0
+            self.cluster[broker_id].restart(high_watermark=checkpoint, log_starts={0: start})
             for index, state in self.cluster.states.items():
                 self.cluster[broker_id].learn(index, state)
             if self.state.leader < 0:
@@ -196,6 +203,16 @@ class ReplicationHistory:
         for offset, value in records.items():
             if self.acknowledged.setdefault(offset, value) != value:
                 raise LostRecord(f"offset {offset} was acknowledged as {self.acknowledged[offset]!r} and {value!r}")
+
+    def delete_records(self) -> None:
+        """Delete a few records, or most."""
+        leader = self.state.leader
+        if leader in self.dead or leader < 0 or not self.cluster[leader].partition().is_leader:
+            return
+        partition = self.cluster[leader].partition()
+        low, high = partition.log.log_start_offset, partition.high_watermark.value
+        offset = min(low + self.random.choice((1, 5, 100)), self.random.randint(low, high))
+        self.deleted_to = max(self.deleted_to, partition.delete_records(offset))
 
     def cut(self) -> None:
         one, other = self.random.sample(BROKERS, 2)
@@ -244,7 +261,9 @@ class ReplicationHistory:
         if not leader.is_leader or leader.leader_epoch != state.leader_epoch:
             return
         for _, header in headers(records):
-            known = leader.log.epochs.epoch_at(header.base_offset)
+            if header.next_offset <= leader.log.log_start_offset:
+                continue  # was deleted meanwhile
+            known = leader.log.epochs.epoch_at(header.last_offset)
             if known != header.leader_epoch or header.next_offset > leader.log.end_offset:
                 self.strangers.append(f"broker {partition.broker_id} copied {header}, which its leader does not have")
 
@@ -255,7 +274,7 @@ class ReplicationHistory:
             return
         found = {offset: value for offset, _, value in read(self.cluster[leader].log())}
         for offset, value in self.acknowledged.items():
-            if found.get(offset) != value:
+            if offset >= self.deleted_to and found.get(offset) != value:
                 raise LostRecord(
                     f"offset {offset}: {value!r} was acknowledged, leader {leader} has {found.get(offset)!r}"
                 )
@@ -269,6 +288,7 @@ class ReplicationHistory:
             *[self.restart] * 2,
             self.kill,
             self.cut,
+            *[self.delete_records] * (4 if self.has_deletions else 0),
             *[self.cluster.network.heal_all] * 2,
             self.reset,
             self.shrink,
@@ -294,6 +314,10 @@ class ReplicationHistory:
             await self.step_of_peace()
         self.number += 1
         self.produce()
+        leader = self.cluster[self.state.leader].partition()
+        while leader.high_watermark.value < leader.log.end_offset:
+            await self.step_of_peace()
+        leader.delete_records(self.deleted_to)  # which an old checkpoint may have undone
         while len({tuple(read(self.cluster[broker_id].log())) for broker_id in BROKERS}) > 1:
             await self.step_of_peace()
         self.check_leader()
