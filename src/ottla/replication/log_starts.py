@@ -1,10 +1,11 @@
 """Where logs begin: a log start moves, the checkpoint with it reaches the disk, only then do the segments below go.
 
 In that order a crash in between leaves segments that the next start deletes, never a log start below which records are
-missing.
+missing. While a replica moves to another data directory, the checkpoint there has its log start, too.
 """
 
 import asyncio
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from ottla.replication.checkpoints import Checkpoints
@@ -12,7 +13,7 @@ from ottla.replication.directory_failures import DirectoryFailures
 from ottla.replication.partition import Partition
 from ottla.replication.removals import Removals
 from ottla.replication.replicas import Replicas
-from ottla.storage.directories import Offsets
+from ottla.storage.directories import DataDirectory, Offsets
 
 
 class LogStarts:
@@ -24,19 +25,22 @@ class LogStarts:
         self._removals = removals
         self._failures = failures
         self._writing = asyncio.Lock()
+        self.list_moving: Callable[[DataDirectory], Sequence[Partition]] = lambda target: ()
+        """The replicas that are on their way to a data directory. Set by `Moves`."""
 
     async def write(self) -> None:
         """Make every log start durable, then drop the segments below it. OSError if a disk refuses the checkpoint."""
         refused: OSError | None = None
         async with self._writing:
             for directory, partitions in self._replicas.group_by_directory().items():
-                starts = {partition: partition.log.log_start_offset for partition in partitions}
-                moved: Offsets = {partition.topic_partition: start for partition, start in starts.items() if start}
-                error = await self._checkpoints.write_log_starts(directory, moved)
-                refused = error or refused
-                # A disk without room for the checkpoint gets room from the segments: they are dropped all the same,
-                # the oldest first, so that a crash leaves no gap.
-                await self._drop_segments(starts, in_order=error is not None)
+                refused = await self._write(directory, partitions) or refused
+        if refused is not None:
+            raise refused
+
+    async def write_in(self, directory: DataDirectory) -> None:
+        """Like `write`, for the logs in one data directory."""
+        async with self._writing:
+            refused = await self._write(directory, self._replicas.group_by_directory()[directory])
         if refused is not None:
             raise refused
 
@@ -44,6 +48,17 @@ class LogStarts:
         """Like `write`, for a job: `Checkpoints` has already logged what a disk refused."""
         with suppress(OSError):
             await self.write()
+
+    async def _write(self, directory: DataDirectory, partitions: Sequence[Partition]) -> OSError | None:
+        """Returns the error if the disk refuses the checkpoint."""
+        starts = {partition: partition.log.log_start_offset for partition in partitions}
+        moving = {partition: partition.log.log_start_offset for partition in self.list_moving(directory)}
+        moved: Offsets = {partition.topic_partition: start for partition, start in (moving | starts).items() if start}
+        error = await self._checkpoints.write_log_starts(directory, moved)
+        # A disk without room for the checkpoint gets room from the segments: they are dropped all the same, the oldest
+        # first, so that a crash leaves no gap.
+        await self._drop_segments(starts, in_order=error is not None)
+        return error
 
     async def _drop_segments(self, starts: dict[Partition, int], *, in_order: bool) -> None:
         for partition, start in starts.items():

@@ -95,6 +95,7 @@ class Moves:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._moves: dict[Partition, Move] = {}
+        log_starts.list_moving = self._list_moving
         self.throttle = ReplicationThrottle(
             lambda: settings().replica_alter_log_dirs_io_max_bytes_per_second, self._loop.time
         )
@@ -102,6 +103,11 @@ class Moves:
     def __iter__(self) -> Iterator[Move]:
         """The moves under way."""
         return iter(self._moves.values())
+
+    def _list_moving(self, target: DataDirectory) -> list[Partition]:
+        """The replicas that are on their way to a data directory."""
+        moves = self._moves.values()
+        return [move.partition for move in moves if move.target is target and move.partition in self._replicas]
 
     def find_directory(self, path: str) -> DataDirectory:
         """The data directory with this path. KafkaError if there is none, it has failed, or gets no new replicas."""
@@ -204,15 +210,18 @@ class Moves:
             log = partition.log
             if log.truncations != truncations or log.end_offset < copy.end_offset:
                 raise _Changed
-            if copy.end_offset < log.log_start_offset:
+            begin = _find_begin(log)
+            if copy.end_offset < begin:
                 try:
-                    await self._step(_begin_at, copy, log.log_start_offset, self._clock.now_ms())
+                    await self._step(_begin_at, copy, begin, self._clock.now_ms())
                 except OSError:
                     self._discard(move, path)  # nothing in it is needed
                     raise
             pieces = _find_pieces(log, copy.end_offset, STEP_BYTES)
             if sum(piece.length for piece in pieces) <= LAST_STEP_BYTES:
                 await self._step(copy.flush)
+                if not _knows_log_start(move):
+                    await self._wait(self._loop.create_task(self._log_starts.write_in(move.target)))
                 if self._is_wanted(move) and log.truncations == truncations and self._switch(move, path):
                     return
                 continue
@@ -243,7 +252,7 @@ class Moves:
         if self._disk.exists(path):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} exists already")
         log = partition.log
-        creating = self._offload(_create_copy, self._disk, path, log, log.log_start_offset, self._clock.now_ms())
+        creating = self._offload(_create_copy, self._disk, path, log, _find_begin(log), self._clock.now_ms())
         try:
             await self._wait(creating)
         finally:
@@ -284,7 +293,7 @@ class Moves:
         partition, target, copy, log = move.partition, move.target, move.copy, move.partition.log
         home = self._replicas.home(partition)
         assert copy is not None and home is not None
-        if copy.end_offset < log.log_start_offset or partition.flushing.is_held:
+        if copy.end_offset < _find_begin(log) or partition.flushing.is_held or not _knows_log_start(move):
             return False
         pieces = _find_pieces(log, copy.end_offset, STEP_BYTES)
         if sum(piece.length for piece in pieces) > LAST_STEP_BYTES:
@@ -315,10 +324,26 @@ class Moves:
         return True
 
 
-def _find_pieces(log: Log, offset: int, max_bytes: int) -> list[FileSlice]:
-    """Up to `max_bytes` of records from `offset` on. KafkaError if the log is damaged there."""
+def _knows_log_start(move: Move) -> bool:
+    """Whether a start after a crash would find the log start in the new place. Deleted records must not come back."""
+    partition = move.partition
+    return move.target.log_start_on_disk(partition.topic_partition) == partition.log.log_start_offset
+
+
+def _find_begin(log: Log) -> int:
+    """Where a copy has to begin: at the log start, or where the batch begins that the log start is within.
+
+    KafkaError if the log is damaged there.
+    """
+    start = log.log_start_offset
+    found = log.read(start, 0, up_to=log.end_offset, at_least_one=True)
+    return start if found is None else min(start, found.base_offset)
+
+
+def _find_pieces(log: Log, copied_to: int, max_bytes: int) -> list[FileSlice]:
+    """Up to `max_bytes` of records that a copy needs which ends at `copied_to`. KafkaError if the log is damaged."""
     pieces: list[FileSlice] = []
-    size = 0
+    size, offset = 0, max(copied_to, log.log_start_offset)
     while offset < log.end_offset and size < max_bytes:
         found = log.read(offset, max_bytes - size, up_to=log.end_offset, at_least_one=True)
         if found is None:
