@@ -225,7 +225,12 @@ class Moves:
                 if self._is_wanted(move) and log.truncations == truncations and self._switch(move, path):
                     return
                 continue
-            await self._step(_append, copy, pieces, self._clock.now_ms())
+            try:
+                await self._step(_append, copy, pieces, self._clock.now_ms())
+            except KafkaError:
+                if log.truncations != truncations:  # what the thread has read may have been cut off or overwritten
+                    raise _Changed from None
+                raise
             self.throttle.record(sum(piece.length for piece in pieces))
             while (wait_s := self.throttle.wait_s()) > 0:
                 await asyncio.sleep(wait_s)

@@ -19,6 +19,8 @@ from ottla.records import batch
 from ottla.replication import moves
 from ottla.replication.partition import Partition
 from ottla.storage.directories import DataDirectory
+from ottla.storage.files import FileSlice
+from ottla.storage.log import Log
 from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from tests.simulation.disk import Crashed, SimulatedDisk
@@ -318,6 +320,36 @@ def test_a_truncation_begins_the_copy_again() -> None:
         append(partition, b"other")
         await wait_for(lambda: not list(broker.node.replication.moves))
         assert values(partition) == [*(b"%d" % number for number in range(10)), b"other"]
+        await broker.stop(1.0)
+
+    run(main())
+
+
+def test_a_truncation_while_a_thread_copies_begins_the_copy_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The thread reads what was written over the records that were cut off, from the middle of a batch on.
+    monkeypatch.setattr(moves, "STEP_BYTES", 2000)
+    monkeypatch.setattr(moves, "LAST_STEP_BYTES", 300)
+    copy_pieces = moves._append
+
+    async def main() -> None:
+        broker = await started(new_disk())
+        await create(broker, TOPIC)
+        partition = get(broker)
+        for number in range(200):
+            append(partition, b"%d" % number)
+
+        def truncate_and_copy(copy: Log, pieces: list[FileSlice], now_ms: int) -> None:
+            if copy.end_offset and not partition.log.truncations:
+                truncate_to(partition.log, 10)
+                append(partition, b"other" * 10_000)
+            copy_pieces(copy, pieces, now_ms)
+
+        monkeypatch.setattr(moves, "_append", truncate_and_copy)
+        new = elsewhere(partition)
+        broker.node.replication.moves.move(partition, target(broker, new))
+        await wait_for(lambda: not list(broker.node.replication.moves))
+        assert directory_of(broker, TOPIC, 0) == new
+        assert values(partition) == [*(b"%d" % number for number in range(10)), b"other" * 10_000]
         await broker.stop(1.0)
 
     run(main())
