@@ -164,6 +164,8 @@ class Compaction:
 
     async def _compact(self, partition: Partition, dirt: Dirt) -> bool:
         """Compact one log. Returns False if no other log should be tried now."""
+        if partition.state is None:
+            return True  # it was removed while the others were looked at
         began = asyncio.get_running_loop().time()
         if not await self._flush(partition):
             return False
@@ -299,7 +301,11 @@ class Compaction:
         partition.flushing.hold(is_quiet.set)  # a flush that began before would write an older content
         try:
             await is_quiet.wait()
-            await self._offload(removed.save)
+            if partition.state is None:
+                raise LogChanged  # its directory was renamed, and a new partition may have its path
+            saving = partition.flushing.track(self._offload(removed.save))
+            saving.add_done_callback(_retrieve_exception)
+            await asyncio.shield(saving)
         finally:
             partition.flushing.resume()
 

@@ -1,14 +1,19 @@
 """Directories of deleted partitions: renamed `-delete` first, so that the name is free, and removed after a delay.
 
 Their open files are closed when they are removed, because answers that name records in them may still have to be sent.
+
+A thread may be in the middle of a flush or a truncation, which find files by their paths. A new partition must not have
+the path before the thread is done, or its files would be taken for those of the old one. So whoever creates partitions
+asks `is_in_use` first.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
+from typing import Any
 
 from ottla.config import BrokerConfig
 from ottla.replication.directory_failures import DirectoryFailures
@@ -49,11 +54,16 @@ class DeletedPartitions:
         """Those of them that the disk did not let be renamed. They wait apart from the others, which go on."""
         self._open: dict[str, Sequence[File]] = {}
         """Open files of deleted partitions, by the directory they are in."""
+        self._in_use: dict[str, set[asyncio.Future[Any]]] = {}
+        """Threads that find files by their paths in a directory that its partition has left."""
+        self.on_free: Callable[[], None] | None = None
+        """Called whenever no thread uses one of these paths any more."""
         self._next: asyncio.Handle | None = None
         self._retry: asyncio.Handle | None = None
 
     def add(self, partition: Partition, directory: DataDirectory) -> None:
         """Take over the partition's log, which is not used any more."""
+        self.hold(partition)
         delay_ms = self._settings().log_segment_delete_delay_ms
         path = partition.log.directory
         self._waiting[path] = partition, directory, delay_ms
@@ -63,6 +73,25 @@ class DeletedPartitions:
     def add_copy(self, partition: Partition, directory: DataDirectory, path: str) -> None:
         """The copy of a partition in another data directory, which nobody reads."""
         self._waiting[path] = partition, directory, 0
+
+    def hold(self, partition: Partition) -> None:
+        """The partition leaves its directory. Its path is in use as long as threads are at work there."""
+        path = partition.log.directory
+        for thread in partition.flushing.threads:
+            if not thread.done():
+                self._in_use.setdefault(path, set()).add(thread)
+                thread.add_done_callback(partial(self._let_go, path))
+
+    def _let_go(self, path: str, thread: "asyncio.Future[Any]") -> None:
+        self._in_use[path].remove(thread)
+        if not self._in_use[path]:
+            del self._in_use[path]
+            if self.on_free is not None:
+                self.on_free()
+
+    def is_in_use(self, paths: Iterable[str]) -> bool:
+        """Whether a thread still works for the partition that had one of these paths before."""
+        return bool(self._in_use) and not self._in_use.keys().isdisjoint(paths)
 
     def rename_some(self) -> None:
         """Rename directories, a few in each iteration of the loop. If the process dies, the next start goes on."""

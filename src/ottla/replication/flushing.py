@@ -1,5 +1,5 @@
 """The flushes of one partition. One is in flight at a time, and all records that are appended meanwhile share the next:
-group commit.
+group commit. A truncation, and whatever else writes the same files, takes turns with them.
 """
 
 import asyncio
@@ -24,7 +24,17 @@ RETRY_S = 1.0
 
 
 class Flushing:
-    __slots__ = ("_after", "_holders", "_in_flight", "_offload", "_partition", "_retry", "_unflushed_since", "wanted")
+    __slots__ = (
+        "_after",
+        "_holders",
+        "_in_flight",
+        "_offload",
+        "_partition",
+        "_retry",
+        "_unflushed_since",
+        "threads",
+        "wanted",
+    )
 
     def __init__(self, partition: "Partition", offload: Offload) -> None:
         self._partition = partition
@@ -32,6 +42,8 @@ class Flushing:
         self._in_flight: Flush | None = None
         self.wanted = 0
         """The offset before which all records are to be durable, as it was last requested."""
+        self.threads: set[asyncio.Future[Any]] = set()
+        """What is being done in threads and finds files of the log by their paths."""
         self._retry: asyncio.TimerHandle | None = None
         self._after: list[Callable[[], None]] = []
         self._holders = 0
@@ -53,7 +65,13 @@ class Flushing:
             self._handle_error(error)
             return
         if flush is not None:
-            self._offload(flush.run).add_done_callback(partial(self._handle_flush, log))
+            self.track(self._offload(flush.run)).add_done_callback(partial(self._handle_flush, log))
+
+    def track(self, thread: "asyncio.Future[Any]") -> "asyncio.Future[Any]":
+        """Count this among `threads` until it is done."""
+        self.threads.add(thread)
+        thread.add_done_callback(self.threads.discard)
+        return thread
 
     def hold(self, action: Callable[[], None]) -> None:
         """Start no flush until everyone who called this has called `resume`.

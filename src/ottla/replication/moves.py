@@ -253,6 +253,8 @@ class Moves:
                 target.forget(key)
                 break
             await asyncio.sleep(0.01)
+        while self._deleted.is_in_use([path]):  # by a thread from an earlier stay
+            await asyncio.sleep(0.01)
         self._deleted.free(path)
         if self._disk.exists(path):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} exists already")

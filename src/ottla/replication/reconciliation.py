@@ -96,7 +96,7 @@ class Reconciliation:
         self._failures = failures
         self._image = EMPTY
         self._postponed: dict[bytes, None] = {}
-        """Topics whose partitions are created when no checkpoint is being written."""
+        """Topics whose partitions are created when no checkpoint is being written, and no thread uses their paths."""
         self._missing: dict[bytes, None] = {}
         """Topics with partitions that no disk had room for."""
         self._unfinished: dict[str, None] = {}
@@ -110,7 +110,7 @@ class Reconciliation:
         self._loop = asyncio.get_running_loop()
         self.fetchers: FollowerFetchers | None = None
         """Copy from leaders what this broker follows. None on a broker that is alone."""
-        checkpoints.on_idle = self._create_postponed
+        checkpoints.on_idle = deleted.on_free = self._create_postponed
 
     def adopt(self, discovery: Discovery, image: Image) -> None:
         """Take into service what the search of the data directories found at the start."""
@@ -303,6 +303,7 @@ class Reconciliation:
         error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
         name = next((partition.topic for partition in self._replicas.of_topic_id(topic_id).values()), None)
         for partition, directory in self._replicas.remove_topic(name, topic_id):
+            self._deleted.hold(partition)
             self._retire(partition, directory, error)
             path = partition.log.directory
             try:
@@ -369,7 +370,9 @@ class Reconciliation:
             and not offline.knows(topic.id, index)
         ]
         partitions = [TopicPartition(topic.name, index) for index in new]
-        if self._checkpoints.may_mention(partitions):
+        directories = self._replicas.directories_in_service()
+        paths = (directory.partition_path(topic.name, index) for directory in directories for index in new)
+        if self._checkpoints.may_mention(partitions) or self._deleted.is_in_use(paths):
             self._postponed[topic.id] = None
             return False
         try:

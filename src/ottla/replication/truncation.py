@@ -119,9 +119,9 @@ class Truncations:
 
     def _run(self, partition: Partition, truncation: Truncation) -> None:
         if partition.state is None or partition.log.has_failed:
-            self._end(partition)  # a new partition may have the path of one that was deleted
+            self._end(partition)  # its directory was renamed, and a new partition may have its path
         elif not self._is_closed:
-            self._offload(truncation.run).add_done_callback(
+            partition.flushing.track(self._offload(truncation.run)).add_done_callback(
                 lambda future: self._handle_result(partition, truncation, future)
             )
 

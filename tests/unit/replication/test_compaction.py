@@ -8,15 +8,17 @@ import subprocess
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any
 
 import pytest
 
 from ottla.broker.broker import Broker
-from ottla.cluster.topics import NewTopic, create_topic
+from ottla.cluster.topics import NewTopic, create_topic, delete_topic
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.records.batch import check, encode
+from ottla.replication.compaction import LogChanged
 from ottla.replication.in_sync import InSync
 from ottla.replication.partition import Partition
 from ottla.storage.cleaner.child import ChildCompactor
@@ -470,6 +472,33 @@ def test_removed_tombstones_are_written_down_before_a_segment_lacks_them() -> No
         outcomes.append(simulate(work(operation)))
         operation += 1
     assert {is_removed for _, is_removed in outcomes} == {False, True}
+
+
+def test_removed_tombstones_of_a_deleted_log_are_not_written_down() -> None:
+    # The flush that this waited for was the last thread in the log's directory, which a new partition may have now.
+    async def main() -> None:
+        shop = Workshop()
+        await shop.broker.start()
+        partition = await shop.topic("table")
+        quick = partition.flushing._offload
+        flush: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        partition.flushing._offload = lambda *_: flush  # type: ignore[assignment]
+        write(partition, 1)
+        partition.log.note_unsaved()
+        partition.flushing.request()
+        assert partition.flushing.threads == {flush}
+        partition.flushing._offload = quick
+        noting = asyncio.ensure_future(shop.broker.node.compaction._note_removed_deletes(partition, 1))
+        await asyncio.sleep(0)
+        await shop.broker.node.metadata.change(partial(delete_topic, topic_id=partition.topic_id))
+        shop.disk.make_directory(partition.log.directory)  # of a new partition
+        flush.set_result(None)
+        with pytest.raises(LogChanged):
+            await noting
+        assert not shop.disk.list(partition.log.directory)
+        shop.broker.abort()
+
+    simulate(main())
 
 
 def add_replica(partition: Partition) -> None:

@@ -1,6 +1,7 @@
 """A topic is deleted, and maybe created again under its name: what is left of the old one never is the new one's."""
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -9,6 +10,9 @@ import pytest
 from ottla.cluster.topics import delete_topic
 from ottla.errors import KafkaError
 from ottla.replication.deleted_partitions import RENAMED_AT_ONCE
+from ottla.replication.partition import Partition
+from ottla.replication.truncation import Truncations
+from tests.simulation.disk import SimulatedDisk
 from tests.unit.replication.three_directories import TOPIC, append, create, settled, started
 from tests.unit.storage.logs import new_disk
 
@@ -112,6 +116,82 @@ def test_a_checkpoint_in_a_thread_does_not_outlive_its_topic() -> None:
         broker = await started(disk, DATA)
         log = broker.node.replicas.get(TOPIC, 0).log
         assert (log.log_start_offset, log.end_offset) == (0, 1)
+        broker.abort()
+
+    asyncio.run(run())
+
+
+class SlowThreads:
+    """Keeps what it is told to do in a thread until the test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[asyncio.Future[Any], Callable[..., Any]]] = []
+
+    def __call__(self, function: Callable[..., Any]) -> asyncio.Future[Any]:
+        self.waiting.append((asyncio.get_running_loop().create_future(), function))
+        return self.waiting[-1][0]
+
+    async def run(self) -> None:
+        ((future, function),) = self.waiting
+        self.waiting.clear()
+        try:
+            future.set_result(function())
+        except OSError as error:
+            future.set_exception(error)
+        await settled()
+
+
+def flush(partition: Partition, threads: SlowThreads) -> None:
+    partition.flushing._offload = threads
+    partition.flushing.request()
+
+
+def truncate(partition: Partition, threads: SlowThreads) -> None:
+    Truncations(threads).truncate(partition, 1)
+
+
+def list_files(disk: SimulatedDisk, directory: str) -> dict[str, bytes]:
+    return {name: disk.read(f"{directory}/{name}") for name in disk.list(directory)}
+
+
+@pytest.mark.parametrize("work", [flush, truncate])
+@pytest.mark.parametrize("way", ["deleted", "moved away and back", "set aside"])
+def test_a_thread_that_works_for_a_removed_partition_does_not_touch_a_new_one(
+    work: Callable[[Partition, SlowThreads], None], way: str
+) -> None:
+    # It finds files by their paths, so nobody gets these paths before it is done. Both would have left the old leader
+    # epochs in the new partition's directory, and a truncation would have removed its records.
+    async def run() -> None:
+        disk = new_disk()
+        broker = await started(disk, DATA)
+        await create(broker, TOPIC)
+        replicas, reconciliation = broker.node.replicas, broker.node.replication.reconciliation
+        partition, threads = replicas.get(TOPIC, 0), SlowThreads()
+        for _ in range(3):
+            append(partition, b"old")
+        topic = broker.node.image.topics_by_name[TOPIC]
+        work(partition, threads)
+        if way == "deleted":
+            await broker.node.metadata.change(partial(delete_topic, topic_id=topic.id))
+            await create(broker, TOPIC)
+        elif way == "set aside":
+            reconciliation._set_aside_topic(topic.id)
+            reconciliation._place(topic)
+        else:
+            reconciliation._remove_replicas(topic, (0,))
+            reconciliation._place(topic)
+        with pytest.raises(KafkaError):
+            replicas.get(TOPIC, 0)
+        assert not disk.exists(partition.log.directory)
+        await threads.run()
+        new = replicas.get(TOPIC, 0)
+        assert new is not partition and new.log.directory == partition.log.directory
+        assert append(new, b"new") == 0
+        new.flushing.request()
+        await new.durable.reach(1)
+        before = list_files(disk, new.log.directory)
+        await settled()
+        assert not threads.waiting and list_files(disk, new.log.directory) == before
         broker.abort()
 
     asyncio.run(run())

@@ -176,6 +176,32 @@ def test_a_crash_at_any_moment_of_a_move_loses_nothing(lose_unsynced: bool) -> N
     assert steps > 10
 
 
+def test_a_replica_comes_back_when_no_thread_works_at_its_old_place_any_more() -> None:
+    # A flush that began there would write the leader epochs of then.
+    async def main() -> None:
+        broker = await started(new_disk())
+        await create(broker, TOPIC)
+        partition, running = get(broker), broker.node.replication.moves
+        append(partition, b"a")
+        home, quick = directory_of(broker, TOPIC, 0), partition.flushing._offload
+        flush: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        partition.flushing._offload = lambda *_: flush  # type: ignore[assignment]
+        partition.flushing.request()
+        partition.flushing._offload = quick
+        running.move(partition, target(broker, elsewhere(partition)))
+        await wait_for(lambda: not list(running))
+        assert directory_of(broker, TOPIC, 0) != home
+        running.move(partition, target(broker, home))
+        await asyncio.sleep(1)
+        assert list(running) and not broker.node.replication._disk.exists(f"{home}/{TOPIC}-0")
+        flush.set_result(None)
+        await wait_for(lambda: not list(running))
+        assert directory_of(broker, TOPIC, 0) == home and values(partition) == [b"a"]
+        await broker.stop(1.0)
+
+    run(main())
+
+
 def test_a_move_to_the_same_place_or_twice_is_one_move_at_most() -> None:
     async def main() -> None:
         disk = new_disk()
