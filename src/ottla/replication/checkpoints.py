@@ -7,7 +7,8 @@ deleted one must not inherit the old offsets, so whoever creates partitions asks
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from ottla.replication.directory_failures import DirectoryFailures
 from ottla.replication.partition import Partition
@@ -41,8 +42,10 @@ class Checkpoints:
 
     async def write_high_watermarks(self) -> None:
         async with self._writing_high_watermarks:
-            for directory, offsets in self._collect_offsets(lambda partition: partition.high_watermark.value).items():
-                await self._write(directory, directory.write_high_watermarks, offsets)
+            collected = self._collect_offsets(lambda partition: partition.high_watermark.value)
+            with self._hold(collected.values()):
+                for directory, offsets in collected.items():
+                    await self._write(directory, directory.write_high_watermarks, offsets)
 
     async def write_recovery_points(self) -> None:
         async with self._writing_recovery_points:
@@ -52,19 +55,23 @@ class Checkpoints:
                 self._recovery_points_coming[directory] = {
                     partition: max(offset, before.get(partition, 0)) for partition, offset in offsets.items()
                 }
-            for directory, offsets in collected.items():
-                if await self._write(directory, directory.write_recovery_points, offsets) is None:
-                    del self._recovery_points_coming[directory]
+            with self._hold(collected.values()):
+                for directory, offsets in collected.items():
+                    if await self._write(directory, directory.write_recovery_points, offsets) is None:
+                        del self._recovery_points_coming[directory]
 
     async def write_clean_ends(self) -> None:
         async with self._writing_clean_ends:
-            for directory, offsets in self._collect_offsets(lambda partition: partition.log.first_dirty_offset).items():
-                compacted = {partition: offset for partition, offset in offsets.items() if offset}
-                await self._write(directory, directory.write_clean_ends, compacted)
+            collected = self._collect_offsets(lambda partition: partition.log.first_dirty_offset)
+            with self._hold(collected.values()):
+                for directory, offsets in collected.items():
+                    compacted = {partition: offset for partition, offset in offsets.items() if offset}
+                    await self._write(directory, directory.write_clean_ends, compacted)
 
     async def write_log_starts(self, directory: DataDirectory, offsets: Offsets) -> OSError | None:
         """Write the log starts of one directory. `LogStarts` has the order in which that may happen."""
-        return await self._write(directory, directory.write_log_starts, offsets)
+        with self._hold([offsets]):
+            return await self._write(directory, directory.write_log_starts, offsets)
 
     def recovery_point_on_disk(self, partition: Partition) -> int:
         """The recovery point that a start after a crash would find; -1 if the partition is no longer here."""
@@ -86,7 +93,7 @@ class Checkpoints:
         return bool(self._being_written)
 
     def may_mention(self, partitions: Sequence[TopicPartition]) -> bool:
-        """Whether a checkpoint is being written, and it or an earlier one may hold offsets of these partitions."""
+        """Whether checkpoints are being written, and they or earlier ones may hold offsets of these partitions."""
         if not self._being_written:
             return False
         return any(partition in offsets for partition in partitions for offsets in self._being_written) or any(
@@ -109,6 +116,19 @@ class Checkpoints:
             if directory.failure is None
         }
 
+    @contextmanager
+    def _hold(self, collected: Iterable[Offsets]) -> Iterator[None]:
+        """While these offsets are being written. Those of one directory may wait for those of another."""
+        held = list(collected)
+        self._being_written += held
+        try:
+            yield
+        finally:
+            for offsets in held:
+                self._being_written.remove(offsets)
+            if not self._being_written and self.on_idle is not None:
+                self.on_idle()
+
     async def _write(
         self, directory: DataDirectory, write: Callable[[Offsets], None], offsets: Offsets
     ) -> OSError | None:
@@ -118,7 +138,6 @@ class Checkpoints:
         """
         if directory.failure is not None:
             return None
-        self._being_written.append(offsets)
         try:
             await self._offload(write, offsets)
         except OSError as error:
@@ -127,9 +146,5 @@ class Checkpoints:
                 self._failures.fail(directory, describe_error(error))
             self._unwritten[write] = directory
             return error
-        finally:
-            self._being_written.remove(offsets)
-            if not self._being_written and self.on_idle is not None:
-                self.on_idle()
         self._unwritten.pop(write, None)
         return None

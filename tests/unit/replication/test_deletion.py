@@ -13,6 +13,7 @@ from ottla.replication.deleted_partitions import RENAMED_AT_ONCE
 from ottla.replication.partition import Partition
 from ottla.replication.truncation import Truncations
 from tests.simulation.disk import SimulatedDisk
+from tests.unit.replication import three_directories
 from tests.unit.replication.three_directories import TOPIC, append, create, settled, started
 from tests.unit.storage.logs import new_disk
 
@@ -116,6 +117,35 @@ def test_a_checkpoint_in_a_thread_does_not_outlive_its_topic() -> None:
         broker = await started(disk, DATA)
         log = broker.node.replicas.get(TOPIC, 0).log
         assert (log.log_start_offset, log.end_offset) == (0, 1)
+        broker.abort()
+
+    asyncio.run(run())
+
+
+def test_offsets_that_wait_for_another_directory_do_not_outlive_their_topic() -> None:
+    # All directories' offsets are collected first, and written one after the other.
+    async def run() -> None:
+        broker = await three_directories.started(new_disk())
+        for topic in ("first", "second"):
+            await create(broker, topic)
+        replicas = broker.node.replicas
+        old = replicas.get("second", 0)
+        append(old, b"old")
+        checkpoints, threads = broker.node.replication.checkpoints, SlowThreads()
+        quick = checkpoints._offload
+        checkpoints._offload = lambda function, *arguments: threads(partial(function, *arguments))
+        writing = asyncio.ensure_future(checkpoints.write_high_watermarks())
+        await settled()
+        await broker.node.metadata.change(partial(delete_topic, topic_id=old.topic_id))
+        await create(broker, "second")
+        with pytest.raises(KafkaError):
+            replicas.get("second", 0)
+        checkpoints._offload = quick
+        await threads.run()
+        await writing
+        assert replicas.get("second", 0) is not old
+        key = [old.topic_partition]
+        assert not any(directory.mentions(key) for directory in replicas.directories)
         broker.abort()
 
     asyncio.run(run())
