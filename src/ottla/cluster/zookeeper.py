@@ -17,7 +17,7 @@ from typing import Any
 from kazoo import exceptions
 from kazoo.client import KazooClient, TransactionRequest
 from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.connection import _CONNECTION_DROP
+from kazoo.protocol.connection import _CONNECTION_DROP, ConnectionDropped
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_digest_acl
@@ -202,6 +202,8 @@ class ZooKeeperSession:
         client.add_listener(self._hear)
         self._connect = client._connection._connect
         client._connection._connect = self._connect_and_tell
+        self._read_response = client._connection._read_response
+        client._connection._read_response = self._read_response_in_order
         self._ticks = 0
         self._timer: asyncio.TimerHandle | None = None
         self._ending = threading.Event()
@@ -315,6 +317,17 @@ class ZooKeeperSession:
         self._post(self._handle_opened_connection, self._client._session_id, read_ms * 1.5 / 1000)
         return read_ms, connect_ms
 
+    def _read_response_in_order(self, header: Any, *args: Any) -> Any:
+        """kazoo's reading of an answer, which would end kazoo's thread where an answer is missing.
+
+        A server of an ensemble that lost its leader may leave one out. As with Java's client, the connection is opened
+        again then, and nobody knows what became of the requests that were under way.
+        """
+        pending = self._client._pending
+        if pending and pending[0][-1] != header.xid:
+            raise ConnectionDropped(f"the answer to request {pending[0][-1]} is missing, {header.xid} came")
+        return self._read_response(header, *args)
+
     def _hear(self, state: str) -> None:
         if state == KazooState.SUSPENDED:
             self._post(self._change, SessionState.SUSPENDED)
@@ -425,4 +438,6 @@ def _translate(error: BaseException, path: str) -> StoreError:
     for kind, ours in _ERRORS.items():
         if isinstance(error, kind):
             return ours(f"{path}: {type(error).__name__}" if path else type(error).__name__, path)
-    return StoreError(f"{path}: {error!r}", path)
+    if isinstance(error, exceptions.ZookeeperError):
+        return StoreError(f"{path}: {error!r}", path)
+    return ConnectionLost(f"{path}: {error!r}", path)  # trouble of kazoo's own: the request may have been carried out

@@ -3,7 +3,8 @@
 import asyncio
 import socket
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -304,6 +305,80 @@ def test_one_of_three_servers_is_killed(ensemble: list[ZooKeeperServer]) -> None
             assert await member.metadata.change(count_up("n")) == level
         assert member.expirations == 0
         await member.leave()
+
+    run(main())
+
+
+class ForgetfulServer:
+    """Stands before ZooKeeper and can leave out an answer, as a server does that has lost its ensemble's leader."""
+
+    def __init__(self, address: str) -> None:
+        self._host, _, where = address.partition(":")
+        port, _, self._path = where.partition("/")
+        self._port = int(port)
+        self.address = ""
+        self.connections = self.closed = 0
+        self.forgets_next = False
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        server = await asyncio.start_server(self._serve, self._host, 0)
+        self.address = f"{self._host}:{server.sockets[0].getsockname()[1]}/{self._path}"
+        yield
+        server.close()
+        await until(lambda: self.closed == self.connections)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        answers, requests = await asyncio.open_connection(self._host, self._port)
+        passing = asyncio.ensure_future(self._pass_on_requests(reader, requests))
+        try:
+            await self._pass_on_answers(answers, writer)
+        finally:
+            passing.cancel()
+            for each in (writer, requests):
+                each.close()
+                with suppress(OSError):
+                    await each.wait_closed()
+            self.closed += 1
+
+    async def _pass_on_requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+        writer.close()
+
+    async def _pass_on_answers(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        is_first = True
+        while True:
+            try:
+                size = await reader.readexactly(4)
+                answer = await reader.readexactly(int.from_bytes(size, "big"))
+            except asyncio.IncompleteReadError:
+                return
+            # The first answer opens the session. Those without a request have negative numbers.
+            if self.forgets_next and not is_first and answer[0] < 0x80:
+                self.forgets_next = False
+            else:
+                writer.write(size + answer)
+            is_first = False
+
+
+def test_an_answer_that_zookeeper_leaves_out(zookeeper: str) -> None:
+    # kazoo's thread ended, with the session, and two tracebacks in the log of the broker.
+    async def main() -> None:
+        server = ForgetfulServer(zookeeper)
+        states: list[SessionState] = []
+        async with server.run():
+            session = await connect(server.address).open(states.append)
+            server.forgets_next = True
+            outcomes = await asyncio.gather(
+                session.commit([Create("/done", b"x")]), session.get("/done"), return_exceptions=True
+            )
+            assert [type(each) for each in outcomes] == [ConnectionLost, ConnectionLost], "nobody knows the outcomes"
+            await until(lambda: states == [SessionState.SUSPENDED, SessionState.CONNECTED])
+            assert (await session.get("/done")).data == b"x", "it is the same session, on another connection"
+            assert server.connections == 2
+            await session.close()
 
     run(main())
 
