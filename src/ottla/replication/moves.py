@@ -54,6 +54,8 @@ class Move:
     partition: Partition
     target: DataDirectory
     copy: Log | None = None
+    truncations: int = 0
+    """How often the log had been truncated when the copy was begun."""
     task: asyncio.Task[None] | None = None
 
     @property
@@ -204,11 +206,11 @@ class Moves:
         partition = move.partition
         if move.copy is None:
             await self._create(move, path)
-        copy, truncations = move.copy, partition.log.truncations
+        copy = move.copy
         assert copy is not None
         while self._is_wanted(move):
             log = partition.log
-            if log.truncations != truncations or log.end_offset < copy.end_offset:
+            if log.truncations != move.truncations or log.end_offset < copy.end_offset:
                 raise _Changed
             begin = _find_begin(log)
             if copy.end_offset < begin:
@@ -222,13 +224,13 @@ class Moves:
                 await self._step(copy.flush)
                 if not _knows_log_start(move):
                     await self._wait(self._loop.create_task(self._log_starts.write_in(move.target)))
-                if self._is_wanted(move) and log.truncations == truncations and self._switch(move, path):
+                if self._is_wanted(move) and log.truncations == move.truncations and self._switch(move, path):
                     return
                 continue
             try:
                 await self._step(_append, copy, pieces, self._clock.now_ms())
             except KafkaError:
-                if log.truncations != truncations:  # what the thread has read may have been cut off or overwritten
+                if log.truncations != move.truncations:  # what the thread has read may have been cut off or overwritten
                     raise _Changed from None
                 raise
             self.throttle.record(sum(piece.length for piece in pieces))
@@ -259,6 +261,7 @@ class Moves:
         if self._disk.exists(path):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} exists already")
         log = partition.log
+        move.truncations = log.truncations
         creating = self._offload(_create_copy, self._disk, path, log, _find_begin(log), self._clock.now_ms())
         try:
             await self._wait(creating)
@@ -362,8 +365,14 @@ def _find_pieces(log: Log, copied_to: int, max_bytes: int) -> list[FileSlice]:
 
 
 def _append(copy: Log, pieces: list[FileSlice], now_ms: int) -> None:
+    """Append records of the log to the copy. KafkaError without a cause if they cannot be read."""
     for piece in pieces:
-        copy.append_as_follower(piece.read(), now_ms)
+        try:
+            records = piece.read()
+        except OSError as error:  # no failure of the directory that has the copy
+            message = f"the log cannot be read: {describe_error(error)}"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from None
+        copy.append_as_follower(records, now_ms)
 
 
 def _create_copy(disk: Disk, path: str, log: Log, start_offset: int, now_ms: int) -> Log:

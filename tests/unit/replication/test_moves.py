@@ -332,6 +332,60 @@ def test_a_full_disk_delays_a_move_and_a_failing_one_ends_it() -> None:
     run(main())
 
 
+def test_a_log_that_cannot_be_read_ends_its_move_and_fails_no_other_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        broker = await started(new_disk())
+        await create(broker, TOPIC)
+        partition = get(broker)
+        append(partition, b"a")
+        old, new = directory_of(broker, TOPIC, 0), elsewhere(partition)
+
+        def fail(piece: FileSlice) -> bytes:
+            raise OSError(errno.EIO, "Input/output error")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(FileSlice, "read", fail)
+            broker.node.replication.moves.move(partition, target(broker, new))
+            await wait_for(lambda: not list(broker.node.replication.moves))
+        assert target(broker, new).failure is None and directory_of(broker, TOPIC, 0) == old
+        broker.node.replication.moves.move(partition, target(broker, new))
+        await wait_for(lambda: not list(broker.node.replication.moves))
+        assert directory_of(broker, TOPIC, 0) == new and values(partition) == [b"a"]
+        await broker.stop(1.0)
+
+    run(main())
+
+
+def test_a_truncation_while_a_move_waits_for_room_begins_the_copy_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moves, "STEP_BYTES", 2000)
+    monkeypatch.setattr(moves, "LAST_STEP_BYTES", 300)
+
+    async def main() -> None:
+        disk = new_disk()
+        broker = await started(disk)
+        await create(broker, TOPIC)
+        partition = get(broker)
+        for number in range(200):
+            append(partition, b"%d" % number)
+        new = elsewhere(partition)
+        broker.node.replication.moves.move(partition, target(broker, new))
+        (move,) = broker.node.replication.moves
+        await wait_for(lambda: move.copy is not None and move.copy.end_offset > 20)
+        disk.fail("append", errno.ENOSPC, f"{new}/*.log", times=None)
+        await asyncio.sleep(0.5)  # the move waits for a second then
+        assert list(broker.node.replication.moves) == [move]
+        truncate_to(partition.log, 10)
+        for _ in range(200):
+            append(partition, b"other")
+        disk.heal()
+        await wait_for(lambda: not list(broker.node.replication.moves))
+        assert directory_of(broker, TOPIC, 0) == new
+        assert values(partition) == [*(b"%d" % number for number in range(10)), *[b"other"] * 200]
+        await broker.stop(1.0)
+
+    run(main())
+
+
 def test_a_truncation_begins_the_copy_again() -> None:
     async def main() -> None:
         disk = new_disk()
