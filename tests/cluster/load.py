@@ -315,9 +315,9 @@ class Reader(Worker):
     def _on_assign(self, consumer: Consumer, assigned: list[Position]) -> None:
         """Where the group left off: the member's polls may go back to there."""
         if self.is_stopping:
-            # Called by close: librdkafka answers no question about committed offsets any more, it waits to the end of
-            # the time-out instead.
-            consumer.unassign()
+            # In close librdkafka answers no question about committed offsets any more, it waits to the end of the
+            # time-out instead. An assignment that came just before close is still waited for, so give it an empty one.
+            consumer.assign([])
             return
         committed = self._find_committed(consumer, assigned)
         for each in committed:
