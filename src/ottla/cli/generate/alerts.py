@@ -90,7 +90,7 @@ def _list_availability(thresholds: Thresholds) -> list[Alert]:
             "1m",
             CRITICAL,
             "Broker {{ $labels.instance }} has no connection to ZooKeeper",
-            "Topics are served, but no leader can be replaced and no topic created. Look after ZooKeeper, or the network.",
+            "Topics are served, but no leader can be replaced and no topic created. Look at ZooKeeper and the network.",
         ),
         Alert(
             "OttlaUnderMinIsr",
