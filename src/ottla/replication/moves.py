@@ -29,6 +29,7 @@ from ottla.storage.disk_errors import describe_error, is_failure
 from ottla.storage.files import Disk, FileSlice
 from ottla.storage.index import IndexCache
 from ottla.storage.log import Log
+from ottla.storage.log_read import LogRead
 from ottla.storage.opening import create_log
 from ottla.storage.truncation import finish_truncation, start_anew
 from ottla.system.clock import Clock
@@ -71,6 +72,17 @@ class Move:
 
 class _Changed(Exception):
     """The log was truncated while it was copied: the copy has records that the log no longer has."""
+
+
+class _Unreadable(Exception):
+    """The log cannot be read, which is no fault of the directory that gets the copy.
+
+    `is_shortage`: it may be readable later, for instance when there are descriptors again.
+    """
+
+    def __init__(self, message: str, is_shortage: bool) -> None:
+        super().__init__(message)
+        self.is_shortage = is_shortage
 
 
 class Moves:
@@ -180,6 +192,8 @@ class Moves:
         except _Changed:
             self._discard(move, path)
             return False
+        except _Unreadable as error:
+            return self._is_over_without(move, error)
         except (KafkaError, OSError) as error:
             return self._is_over_after(move, error)
         await self._checkpoints.write_recovery_points()
@@ -188,8 +202,16 @@ class Moves:
         await self._checkpoints.write_high_watermarks()
         return True
 
+    def _is_over_without(self, move: Move, error: _Unreadable) -> bool:
+        """Whether a log that cannot be read ends the move. A shortage does not."""
+        if error.is_shortage:
+            logger.warning("%s: the move to %s waits: %s", move.partition, move.target.path, error)
+        else:
+            logger.error("%s: is not moved to %s: %s", move.partition, move.target.path, error)
+        return not error.is_shortage
+
     def _is_over_after(self, move: Move, error: KafkaError | OSError) -> bool:
-        """Whether an error ends the move. A full disk does not."""
+        """Whether an error of the copy ends the move. A full disk does not."""
         partition, path = move.partition, move.target.path
         cause = error.__cause__ if isinstance(error, KafkaError) else error
         if not isinstance(cause, OSError):
@@ -206,9 +228,7 @@ class Moves:
         partition = move.partition
         if move.copy is None:
             await self._create(move, path)
-        copy = move.copy
-        assert copy is not None
-        while self._is_wanted(move):
+        while (copy := move.copy) is not None and self._is_wanted(move):
             log = partition.log
             if log.truncations != move.truncations or log.end_offset < copy.end_offset:
                 raise _Changed
@@ -229,7 +249,7 @@ class Moves:
                 continue
             try:
                 await self._step(_append, copy, pieces, self._clock.now_ms())
-            except KafkaError:
+            except (KafkaError, _Unreadable):
                 if log.truncations != move.truncations:  # what the thread has read may have been cut off or overwritten
                     raise _Changed from None
                 raise
@@ -246,7 +266,7 @@ class Moves:
         )
 
     async def _create(self, move: Move, path: str) -> None:
-        """Create an empty copy, which a start after a crash removes."""
+        """Create an empty copy, which a start after a crash removes. There is none if it is not wanted any more."""
         partition, target = move.partition, move.target
         key = [partition.topic_partition]
         while target.mentions(key):
@@ -257,6 +277,8 @@ class Moves:
             await asyncio.sleep(0.01)
         while self._deleted.is_in_use([path]):  # by a thread from an earlier stay
             await asyncio.sleep(0.01)
+        if not self._is_wanted(move):
+            return
         self._deleted.free(path)
         if self._disk.exists(path):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} exists already")
@@ -341,21 +363,18 @@ def _knows_log_start(move: Move) -> bool:
 
 
 def _find_begin(log: Log) -> int:
-    """Where a copy has to begin: at the log start, or where the batch begins that the log start is within.
-
-    KafkaError if the log is damaged there.
-    """
+    """Where a copy has to begin: at the log start, or where the batch begins that the log start is within."""
     start = log.log_start_offset
-    found = log.read(start, 0, up_to=log.end_offset, at_least_one=True)
+    found = _read(log, start, 0)
     return start if found is None else min(start, found.base_offset)
 
 
 def _find_pieces(log: Log, copied_to: int, max_bytes: int) -> list[FileSlice]:
-    """Up to `max_bytes` of records that a copy needs which ends at `copied_to`. KafkaError if the log is damaged."""
+    """Up to `max_bytes` of records that a copy needs which ends at `copied_to`."""
     pieces: list[FileSlice] = []
     size, offset = 0, max(copied_to, log.log_start_offset)
     while offset < log.end_offset and size < max_bytes:
-        found = log.read(offset, max_bytes - size, up_to=log.end_offset, at_least_one=True)
+        found = _read(log, offset, max_bytes - size)
         if found is None:
             break
         pieces.append(found.slice)
@@ -364,14 +383,22 @@ def _find_pieces(log: Log, copied_to: int, max_bytes: int) -> list[FileSlice]:
     return pieces
 
 
+def _read(log: Log, offset: int, max_bytes: int) -> LogRead | None:
+    """What the log has from `offset` on. _Unreadable if it is damaged there, or its disk fails."""
+    try:
+        return log.read(offset, max_bytes, up_to=log.end_offset, at_least_one=True)
+    except KafkaError as error:
+        cause = error.__cause__
+        raise _Unreadable(str(error), isinstance(cause, OSError) and not is_failure(cause)) from None
+
+
 def _append(copy: Log, pieces: list[FileSlice], now_ms: int) -> None:
-    """Append records of the log to the copy. KafkaError without a cause if they cannot be read."""
+    """Append records of the log to the copy. _Unreadable if they cannot be read; other errors are the copy's."""
     for piece in pieces:
         try:
             records = piece.read()
-        except OSError as error:  # no failure of the directory that has the copy
-            message = f"the log cannot be read: {describe_error(error)}"
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from None
+        except OSError as error:
+            raise _Unreadable(describe_error(error), not is_failure(error)) from None
         copy.append_as_follower(records, now_ms)
 
 

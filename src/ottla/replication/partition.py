@@ -361,7 +361,6 @@ class Partition:
         log.settings, log.producers = self.log.settings, self.log.producers
         log.first_dirty_offset = self.log.first_dirty_offset
         log.advance_log_start(self.log.log_start_offset)
-        self.log.on_disk_failure = None  # whoever still reads the old log finds its files renamed
         self.log.abandon()
         self.log = log
 

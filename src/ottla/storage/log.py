@@ -34,6 +34,7 @@ class Log:
         "_active",
         "_clean_end",
         "_failure",
+        "_is_abandoned",
         "_refused",
         "_roll_rule",
         "_settings",
@@ -79,6 +80,7 @@ class Log:
         self._failure: str | None = None
         self._refused: str | None = None
         """Why no record can be appended now; None if one can."""
+        self._is_abandoned = False
         self.on_disk_failure: Callable[[str], None] | None = None
         """Called with a description when an error means that the disk fails, not only this log."""
         self.settings = recovered.settings
@@ -292,6 +294,7 @@ class Log:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
         if offset >= up_to or offset == self.end_offset:
             return None
+        self._require_in_use()
         try:
             return log_read.read(self.files, self.end_offset, offset, max_bytes, up_to, at_least_one)
         except OSError as error:
@@ -299,6 +302,7 @@ class Log:
 
     def find_offset_for_timestamp(self, timestamp: int, up_to: int) -> TimestampOffset | None:
         """Find the first record before `up_to` whose timestamp is at least `timestamp`."""
+        self._require_in_use()
         try:
             return timestamps.find_first_at_or_after(self, timestamp, up_to)
         except OSError as error:
@@ -306,6 +310,7 @@ class Log:
 
     def find_max_timestamp(self) -> TimestampOffset | None:
         """Find the first record that has the largest timestamp. It may be one before the log start."""
+        self._require_in_use()
         try:
             return timestamps.find_largest(self)
         except OSError as error:
@@ -323,10 +328,15 @@ class Log:
 
     def aborted_transactions(self, from_offset: int, up_to: int) -> list[AbortedTransaction]:
         """The aborted transactions that have records in [from_offset, up_to)."""
+        self._require_in_use()
         try:
             return self.files.aborted_transactions(from_offset, up_to)
         except OSError as error:
             raise self._refusal("cannot be read", error) from error
+
+    def _require_in_use(self) -> None:
+        if self._is_abandoned:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self} is not in use any more")
 
     def expire_producers(self, now_ms: int) -> int:
         return self.producers.expire(now_ms, self._settings.producer_id_expiration_ms)
@@ -467,6 +477,12 @@ class Log:
             file.close()
 
     def release(self) -> list[File]:
-        """Like `abandon`, but leaves the files open: answers may still be read from them. The caller closes them."""
+        """Like `abandon`, but leaves the files open: answers may still be read from them. The caller closes them.
+
+        The log itself cannot be read any more. Files that are not open yet would be looked for in vain, or another log
+        has its own there by now.
+        """
         self.fail("the log was abandoned")
+        self._is_abandoned = True
+        self.on_disk_failure = None
         return [file for segment in self.segments if (file := segment.release()) is not None]

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import errno
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from ottla.broker.broker import Broker
 from ottla.cluster.configs import ConfigAlteration, Operation, alter_brokers
+from ottla.cluster.entities import TopicImage
 from ottla.cluster.topics import delete_topic
 from ottla.config import BrokerConfig
 from ottla.errors import ErrorCode, KafkaError
@@ -28,7 +30,7 @@ from tests.simulation.loop import simulate
 from tests.simulation.process import ProcessThreads
 from tests.unit.handlers.one_broker import FixedClock, call, listen
 from tests.unit.replication.small_cluster import read
-from tests.unit.replication.three_directories import DIRECTORIES, TOPIC, append, create, directory_of
+from tests.unit.replication.three_directories import DIRECTORIES, TOPIC, append, create, directory_of, settled
 from tests.unit.storage.logs import new_disk
 from tests.unit.storage.truncating import truncate_to
 
@@ -55,6 +57,12 @@ def get(broker: Broker, index: int = 0) -> Partition:
 
 def target(broker: Broker, path: str) -> DataDirectory:
     return broker.node.replication.moves.find_directory(path)
+
+
+def image_of(broker: Broker) -> TopicImage:
+    topic = broker.node.metadata.image.topic(TOPIC)
+    assert topic is not None
+    return topic
 
 
 def values(partition: Partition) -> list[bytes | None]:
@@ -356,6 +364,62 @@ def test_a_log_that_cannot_be_read_ends_its_move_and_fails_no_other_directory(mo
     run(main())
 
 
+@pytest.mark.parametrize("operation", ["open", "open_read", "read", "read_at"])
+def test_a_disk_that_fails_is_not_blamed_on_the_one_that_gets_the_replica(operation: str) -> None:
+    # That is when somebody moves replicas to another disk. Indexes are read, too, not records alone.
+    async def main() -> None:
+        disk = new_disk()
+        broker = await started(disk)
+        await create(broker, TOPIC)
+        partition = get(broker)
+        partition.log.settings = replace(partition.log.settings, segment_bytes=300)
+        for number in range(20):
+            append(partition, b"%d" % number)
+        partition.log.flush()
+        broker.abort()
+        disk.crash(lose_unsynced=False)
+        broker = await started(disk)
+        partition = get(broker)
+        for segment in partition.log.segments[:-1]:
+            segment.unload_indexes()
+        new = elsewhere(partition)
+        disk.fail(operation, errno.EIO, f"{partition.log.directory}/*", times=None)
+        broker.node.replication.moves.move(partition, target(broker, new))
+        await wait_for(lambda: not list(broker.node.replication.moves))
+        await settled()
+        assert target(broker, new).failure is None
+        broker.abort()
+
+    run(main())
+
+
+def test_a_move_waits_while_its_log_cannot_be_read_for_want_of_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moves, "LAST_STEP_BYTES", 300)
+    read_piece = FileSlice.read
+    shortages = [OSError(errno.EMFILE, "Too many open files")]
+
+    def read_at_second_attempt(piece: FileSlice) -> bytes:
+        if shortages:
+            raise shortages.pop()
+        return read_piece(piece)
+
+    async def main() -> None:
+        broker = await started(new_disk())
+        await create(broker, TOPIC)
+        partition = get(broker)
+        for number in range(100):
+            append(partition, b"%d" % number)
+        new = elsewhere(partition)
+        with monkeypatch.context() as patched:
+            patched.setattr(FileSlice, "read", read_at_second_attempt)
+            broker.node.replication.moves.move(partition, target(broker, new))
+            await wait_for(lambda: not list(broker.node.replication.moves))
+        assert not shortages and directory_of(broker, TOPIC, 0) == new
+        await broker.stop(1.0)
+
+    run(main())
+
+
 def test_a_truncation_while_a_move_waits_for_room_begins_the_copy_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moves, "STEP_BYTES", 2000)
     monkeypatch.setattr(moves, "LAST_STEP_BYTES", 300)
@@ -444,11 +508,37 @@ def test_a_topic_that_is_deleted_takes_its_copy_along() -> None:
         append(partition, b"a")
         new = elsewhere(partition)
         broker.node.replication.moves.move(partition, target(broker, new))
-        topic = broker.node.metadata.image.topic(TOPIC)
-        assert topic is not None
+        topic = image_of(broker)
         await broker.node.metadata.change(lambda image: delete_topic(image, topic.id))
         await wait_for(lambda: not list(broker.node.replication.moves))
         await wait_for(lambda: not disk.exists(f"{new}/{TOPIC}-0"))
+        await broker.stop(1.0)
+
+    run(main())
+
+
+def test_a_replica_that_leaves_as_its_move_begins_fails_no_directory() -> None:
+    # Its files have other names then: a move that looked for them took both directories for broken, and the broker
+    # ended. They are opened when they are needed after a start.
+    async def main() -> None:
+        disk = new_disk()
+        broker = await started(disk)
+        await create(broker, TOPIC)
+        append(get(broker), b"a")
+        get(broker).log.roll(0)
+        append(get(broker), b"b")
+        await broker.stop(1.0)
+        broker = await started(disk)
+        partition = get(broker)
+        replication, new = broker.node.replication, elsewhere(partition)
+        replication.moves.move(partition, target(broker, new))
+        replication.reconciliation._remove_replicas(image_of(broker), [0])
+        await wait_for(lambda: not list(replication.moves))
+        await asyncio.sleep(1)
+        assert [each.failure for each in broker.node.replicas.directories] == [None] * 3
+        assert not disk.exists(f"{new}/{TOPIC}-0")
+        with pytest.raises(KafkaError, match="not in use any more"):
+            partition.log.read(0, 100, up_to=1, at_least_one=True)
         await broker.stop(1.0)
 
     run(main())
