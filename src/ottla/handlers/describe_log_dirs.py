@@ -46,13 +46,8 @@ def handle(node: Node, call: Call[DescribeLogDirsRequest]) -> DescribeLogDirsRes
 
 
 def list_arriving(node: Node, directory: DataDirectory) -> list[Move]:
-    """Replicas that are being moved into the directory, except for one that has arrived and is still being recorded:
-    clients take only one entry for a partition in a directory."""
-    return [
-        move
-        for move in node.replication.moves
-        if move.target is directory and node.replicas.home(move.partition) is not directory
-    ]
+    """Replicas that are being moved into the directory."""
+    return [move for move in node.replication.moves if move.target is directory]
 
 
 def find_lag(node: Node, partition: Partition) -> int:

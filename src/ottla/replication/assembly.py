@@ -15,6 +15,7 @@ from ottla.replication.directory_failures import DirectoryFailures
 from ottla.replication.discovery import Discovery, ReportProgress
 from ottla.replication.log_starts import LogStarts
 from ottla.replication.moves import Moves
+from ottla.replication.partition import Partition
 from ottla.replication.reconciliation import Reconciliation
 from ottla.replication.removals import Removals
 from ottla.replication.replicas import Replicas
@@ -60,6 +61,17 @@ class Replication:
         )
         self.upkeep = Upkeep(self.replicas, self.log_starts, self.removals, self.failures, clock)
         self._deleted = DeletedPartitions(disk, self.removals, self.failures, self._make_unique, self._settings)
+        self.moves = Moves(
+            self.replicas,
+            self.checkpoints,
+            self.log_starts,
+            self._deleted,
+            self.failures,
+            disk,
+            clock,
+            offload,
+            self._settings,
+        )
         self.reconciliation = Reconciliation(
             config.node_id,
             self._settings,
@@ -72,24 +84,20 @@ class Replication:
             self.checkpoints,
             self._deleted,
             self.failures,
+            self.moves,
         )
-        self.moves = Moves(
-            self.replicas,
-            self.checkpoints,
-            self.log_starts,
-            self._deleted,
-            self.failures,
-            disk,
-            clock,
-            offload,
-            self._settings,
-        )
+        self.failures.on_retired = self._give_up
 
     def join_cluster(self, proposals: "IsrProposals", fetchers: "Fetchers") -> None:
         """Replicate with other brokers from now on: what is led has followers, and other replicas follow."""
         self.proposals = self.replicas.isr_proposer = proposals
         self.fetchers = self.reconciliation.fetchers = fetchers
-        self.failures.on_retired = fetchers.leave
+
+    def _give_up(self, partition: Partition) -> None:
+        """A partition goes out of service, because its data directory failed."""
+        self.moves.cancel(partition)
+        if self.fetchers is not None:
+            self.fetchers.leave(partition)
 
     def _settings(self) -> BrokerConfig:
         return self._config

@@ -55,9 +55,9 @@ class DeletedPartitions:
         self._open: dict[str, Sequence[File]] = {}
         """Open files of deleted partitions, by the directory they are in."""
         self._in_use: dict[str, set[asyncio.Future[Any]]] = {}
-        """Threads that find files by their paths in a directory that its partition has left."""
+        """By path, the work of threads in a directory that its partition has left, or in the copy of a move."""
         self.on_free: Callable[[], None] | None = None
-        """Called whenever no thread uses one of these paths any more."""
+        """Called whenever one of these paths is free."""
         self._next: asyncio.Handle | None = None
         self._retry: asyncio.Handle | None = None
 
@@ -75,22 +75,25 @@ class DeletedPartitions:
         self._waiting[path] = partition, directory, 0
 
     def hold(self, partition: Partition) -> None:
-        """The partition leaves its directory. Its path is in use as long as threads are at work there."""
-        path = partition.log.directory
+        """Keep the partition's path until every thread that works for it is done."""
         for thread in partition.flushing.threads:
-            if not thread.done():
-                self._in_use.setdefault(path, set()).add(thread)
-                thread.add_done_callback(partial(self._let_go, path))
+            self.hold_path(partition.log.directory, thread)
 
-    def _let_go(self, path: str, thread: "asyncio.Future[Any]") -> None:
-        self._in_use[path].remove(thread)
+    def hold_path(self, path: str, work: "asyncio.Future[Any]") -> None:
+        """Keep a path, so that nothing is created there until this work is done."""
+        if not work.done():
+            self._in_use.setdefault(path, set()).add(work)
+            work.add_done_callback(partial(self._let_go, path))
+
+    def _let_go(self, path: str, work: "asyncio.Future[Any]") -> None:
+        self._in_use[path].remove(work)
         if not self._in_use[path]:
             del self._in_use[path]
             if self.on_free is not None:
                 self.on_free()
 
     def is_in_use(self, paths: Iterable[str]) -> bool:
-        """Whether a thread still works for the partition that had one of these paths before."""
+        """Whether one of these paths is kept for a partition that had it before."""
         return bool(self._in_use) and not self._in_use.keys().isdisjoint(paths)
 
     def rename_some(self) -> None:

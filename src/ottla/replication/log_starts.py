@@ -32,15 +32,15 @@ class LogStarts:
         """Make every log start durable, then drop the segments below it. OSError if a disk refuses the checkpoint."""
         refused: OSError | None = None
         async with self._writing:
-            for directory, partitions in self._replicas.group_by_directory().items():
-                refused = await self._write(directory, partitions) or refused
+            for directory in self._replicas.directories:
+                refused = await self._write(directory) or refused
         if refused is not None:
             raise refused
 
     async def write_in(self, directory: DataDirectory) -> None:
         """Like `write`, for the logs in one data directory."""
         async with self._writing:
-            refused = await self._write(directory, self._replicas.group_by_directory()[directory])
+            refused = await self._write(directory)
         if refused is not None:
             raise refused
 
@@ -49,9 +49,10 @@ class LogStarts:
         with suppress(OSError):
             await self.write()
 
-    async def _write(self, directory: DataDirectory, partitions: Sequence[Partition]) -> OSError | None:
+    async def _write(self, directory: DataDirectory) -> OSError | None:
         """Returns the error if the disk refuses the checkpoint."""
-        starts = {partition: partition.log.log_start_offset for partition in partitions}
+        # Those that are there now: one that moves may have arrived while the checkpoint of another was being written.
+        starts = {partition: partition.log.log_start_offset for partition in self._replicas.list_in(directory)}
         moving = {partition: partition.log.log_start_offset for partition in self.list_moving(directory)}
         moved: Offsets = {partition.topic_partition: start for partition, start in (moving | starts).items() if start}
         error = await self._checkpoints.write_log_starts(directory, moved)

@@ -44,6 +44,10 @@ LAST_STEP_BYTES = 128 * 1024
 """Bytes that may be left for the last step, which is done within one iteration of the event loop."""
 PREFERRED_MAX = 100_000
 """Replicas that are not here yet whose directory is remembered. The oldest choice is forgotten first."""
+PATH_POLL_S = 0.01
+"""How often a move looks whether the path of its copy is free."""
+SWITCH_RETRY_S = 0.01
+"""Seconds until the next attempt to switch: too much was appended meanwhile, or the log is being truncated."""
 RETRY_S = 1.0
 """Seconds until a move goes on after the disk was full."""
 
@@ -109,6 +113,8 @@ class Moves:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._moves: dict[Partition, Move] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Those of the moves, and those that still write checkpoints after a switch, or remove a copy."""
         log_starts.list_moving = self._list_moving
         self.throttle = ReplicationThrottle(
             lambda: settings().replica_alter_log_dirs_io_max_bytes_per_second, self._loop.time
@@ -120,8 +126,7 @@ class Moves:
 
     def _list_moving(self, target: DataDirectory) -> list[Partition]:
         """The replicas that are on their way to a data directory."""
-        moves = self._moves.values()
-        return [move.partition for move in moves if move.target is target and move.partition in self._replicas]
+        return [move.partition for move in self._moves.values() if move.target is target]
 
     def find_directory(self, path: str) -> DataDirectory:
         """The data directory with this path. KafkaError if there is none, it has failed, or gets no new replicas."""
@@ -147,6 +152,8 @@ class Moves:
         partition.is_moving = True
         logger.info("%s: is moved to %s", partition, target.path)
         move.task = self._loop.create_task(self._carry_out(move), name=f"move of {partition}")
+        self._tasks.add(move.task)
+        move.task.add_done_callback(self._tasks.discard)
 
     def prefer(self, partition: TopicPartition, target: DataDirectory) -> None:
         """Create the replica in this directory if it comes to this broker. The choice is lost with a restart."""
@@ -157,19 +164,19 @@ class Moves:
             del preferred[next(iter(preferred))]
 
     def cancel(self, partition: Partition) -> None:
-        """Give up the move of a replica. Its copy is removed."""
-        move = self._moves.pop(partition, None)
+        """Give up the move of a replica. Its copy is removed, as soon as no thread is at work in it."""
+        move = self._moves.get(partition)
         if move is not None:
-            partition.is_moving = False
+            self._end(move)
             if move.task is not None:
                 move.task.cancel()
+                self._deleted.hold_path(move.target.partition_path(partition.topic, partition.index), move.task)
 
     async def close(self) -> None:
         """Give up all moves, and return when none runs."""
-        tasks = [move.task for move in self._moves.values() if move.task is not None]
         for partition in list(self._moves):
             self.cancel(partition)
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # One move
 
@@ -181,9 +188,13 @@ class Moves:
                 await asyncio.sleep(RETRY_S)
         finally:
             self._discard(move, path)
-            if self._moves.get(partition) is move:
-                del self._moves[partition]
-                partition.is_moving = False
+            self._end(move)
+
+    def _end(self, move: Move) -> None:
+        """The replica is not moving any more."""
+        if self._moves.get(move.partition) is move:
+            del self._moves[move.partition]
+            move.partition.is_moving = False
 
     async def _try(self, move: Move, path: str) -> bool:
         """Copy and switch. Returns whether the move is over; otherwise it is tried again."""
@@ -246,6 +257,7 @@ class Moves:
                     await self._wait(self._loop.create_task(self._log_starts.write_in(move.target)))
                 if self._is_wanted(move) and log.truncations == move.truncations and self._switch(move, path):
                     return
+                await asyncio.sleep(SWITCH_RETRY_S)
                 continue
             try:
                 await self._step(_append, copy, pieces, self._clock.now_ms())
@@ -258,25 +270,12 @@ class Moves:
                 await asyncio.sleep(wait_s)
 
     def _is_wanted(self, move: Move) -> bool:
-        return (
-            self._moves.get(move.partition) is move
-            and move.partition in self._replicas
-            and move.partition.state is not None
-            and move.target.failure is None
-        )
+        return self._moves.get(move.partition) is move and move.target.failure is None
 
     async def _create(self, move: Move, path: str) -> None:
         """Create an empty copy, which a start after a crash removes. There is none if it is not wanted any more."""
-        partition, target = move.partition, move.target
-        key = [partition.topic_partition]
-        while target.mentions(key):
-            # The copy must not inherit offsets from an earlier stay of the replica in this directory.
-            if not self._checkpoints.is_writing:
-                target.forget(key)
-                break
-            await asyncio.sleep(0.01)
-        while self._deleted.is_in_use([path]):  # by a thread from an earlier stay
-            await asyncio.sleep(0.01)
+        partition = move.partition
+        await self._wait_until_free(move.target, partition.topic_partition, path)
         if not self._is_wanted(move):
             return
         self._deleted.free(path)
@@ -293,6 +292,14 @@ class Moves:
                     move.copy = creating.result()  # also if the move was cancelled: then the copy is removed
                 else:
                     self._remove(move, path)
+
+    async def _wait_until_free(self, target: DataDirectory, partition: TopicPartition, path: str) -> None:
+        """Returns when an earlier stay of the replica in this directory has left no offsets, and no thread at work."""
+        while self._deleted.is_in_use([path]) or target.mentions([partition]):
+            if self._deleted.is_in_use([path]) or self._checkpoints.is_writing:
+                await asyncio.sleep(PATH_POLL_S)
+            else:
+                target.forget([partition])
 
     async def _step(self, function: Callable[..., object], *args: object) -> None:
         """Run a step in a thread."""
@@ -314,9 +321,8 @@ class Moves:
             self._remove(move, path)
 
     def _remove(self, move: Move, path: str) -> None:
-        """Remove the copy's directory, unless a new replica has its path: then it was renamed before."""
-        is_taken = any(each.log.directory == path for each in self._replicas)
-        if not is_taken and self._disk.exists(path):
+        """Remove the copy's directory. No other replica has its path as long as the task runs."""
+        if self._disk.exists(path):
             self._deleted.add_copy(move.partition, move.target, path)
             self._deleted.rename_some()
 
@@ -352,6 +358,7 @@ class Moves:
         move.copy = None
         self._replicas.move(partition, target)
         self._deleted.rename_some()
+        self._end(move)  # a later request moves the replica from here
         logger.info("%s: was moved from %s to %s", partition, home.path, target.path)
         return True
 

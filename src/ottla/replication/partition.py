@@ -363,6 +363,7 @@ class Partition:
         log.advance_log_start(self.log.log_start_offset)
         self.log.abandon()
         self.log = log
+        self.note_flushed()  # a flush of the old log may be under way, and the copy may need none
 
     def retire(self, error: KafkaError) -> None:
         """Stop serving this replica. Requests that wait for it get `error`."""

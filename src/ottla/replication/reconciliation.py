@@ -40,6 +40,7 @@ from ottla.replication.checkpoints import Checkpoints
 from ottla.replication.deleted_partitions import DeletedPartitions
 from ottla.replication.directory_failures import DirectoryFailures
 from ottla.replication.discovery import Discovery, make_log_settings, set_aside
+from ottla.replication.moves import Moves
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.storage.directories import DataDirectory, PartitionDirectory
@@ -82,6 +83,7 @@ class Reconciliation:
         checkpoints: Checkpoints,
         deleted: DeletedPartitions,
         failures: DirectoryFailures,
+        moves: Moves,
     ) -> None:
         self._broker_id = broker_id
         self._settings = settings
@@ -94,9 +96,10 @@ class Reconciliation:
         self._checkpoints = checkpoints
         self._deleted = deleted
         self._failures = failures
+        self._moves = moves
         self._image = EMPTY
         self._postponed: dict[bytes, None] = {}
-        """Topics whose partitions are created when no checkpoint is being written, and no thread uses their paths."""
+        """Topics whose partitions are created when no checkpoint is being written, and their paths are free."""
         self._missing: dict[bytes, None] = {}
         """Topics with partitions that no disk had room for."""
         self._unfinished: dict[str, None] = {}
@@ -314,6 +317,7 @@ class Reconciliation:
 
     def _retire(self, partition: Partition, directory: DataDirectory, error: KafkaError) -> None:
         directory.partition_count -= 1
+        self._moves.cancel(partition)
         if self.fetchers is not None:
             self.fetchers.leave(partition)
         partition.retire(error)

@@ -105,6 +105,10 @@ class Replicas:
             found[directory].append(partition)
         return found
 
+    def list_in(self, directory: DataDirectory) -> list[Partition]:
+        """The partitions in one data directory."""
+        return [partition for partition, home in self._homes.items() if home is directory]
+
     def directories_in_service(self) -> list[DataDirectory]:
         return [directory for directory in self.directories if directory.failure is None]
 
@@ -139,7 +143,7 @@ class Replicas:
 
     def take_offline(self, directory: DataDirectory) -> list[Partition]:
         """Stop serving the partitions of a failed directory. From now on `get` answers KAFKA_STORAGE_ERROR for them."""
-        partitions = [partition for partition, home in self._homes.items() if home is directory]
+        partitions = self.list_in(directory)
         for partition in partitions:
             del self._homes[partition], self._by_id[partition.topic_id][partition.index]
             self.offline.add(partition.topic, partition.topic_id, partition.index)

@@ -246,8 +246,8 @@ def test_a_replica_is_in_one_directory_at_every_moment_of_its_move() -> None:
         append(partition, b"a")
         old, new = directory_of(broker, TOPIC, 0), elsewhere(partition)
         broker.node.replication.moves.move(partition, target(broker, new))
-        seen = []
-        while list(broker.node.replication.moves):
+        seen: list[list[tuple[str, bool]]] = []
+        while not seen or seen[-1] != [(new, False)]:
             results = describe_log_dirs.handle(broker.node, call(DescribeLogDirsRequest())).results
             topics = [(each.log_dir, topic) for each in results for topic in each.topics]
             listed = [(path, told.is_future_key) for path, topic in topics for told in topic.partitions]
