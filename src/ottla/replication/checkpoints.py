@@ -33,8 +33,8 @@ class Checkpoints:
         self._writing_high_watermarks = asyncio.Lock()
         self._writing_recovery_points = asyncio.Lock()
         self._writing_clean_ends = asyncio.Lock()
-        self._recovery_points_coming: dict[DataDirectory, Offsets] = {}
-        """Recovery points that were collected and may be written any time; also those of a write that failed."""
+        self._unsettled_recovery_points: dict[DataDirectory, Offsets] = {}
+        """The highest recovery points that a write under way, or one that failed, may leave in the file."""
         self._unwritten: dict[Callable[[Offsets], None], DataDirectory] = {}
         """Checkpoints whose last write failed, by the function that writes them."""
         self.on_idle: Callable[[], None] | None = None
@@ -51,14 +51,17 @@ class Checkpoints:
         async with self._writing_recovery_points:
             collected = self._collect_offsets(lambda partition: partition.log.recovery_point)
             for directory, offsets in collected.items():
-                before = self._recovery_points_coming.get(directory, {})
-                self._recovery_points_coming[directory] = {
-                    partition: max(offset, before.get(partition, 0)) for partition, offset in offsets.items()
-                }
+                if failed := self._unsettled_recovery_points.get(directory):
+                    highest = {
+                        partition: max(offset, failed.get(partition, 0)) for partition, offset in offsets.items()
+                    }
+                    self._unsettled_recovery_points[directory] = highest
+                else:
+                    self._unsettled_recovery_points[directory] = offsets
             with self._hold(collected.values()):
                 for directory, offsets in collected.items():
                     if await self._write(directory, directory.write_recovery_points, offsets) is None:
-                        del self._recovery_points_coming[directory]
+                        del self._unsettled_recovery_points[directory]
 
     async def write_clean_ends(self) -> None:
         async with self._writing_clean_ends:
@@ -86,7 +89,7 @@ class Checkpoints:
         on_disk, directory = self.recovery_point_on_disk(partition), self._replicas.home(partition)
         if directory is None:
             return on_disk
-        return max(on_disk, self._recovery_points_coming.get(directory, {}).get(partition.topic_partition, 0))
+        return max(on_disk, self._unsettled_recovery_points.get(directory, {}).get(partition.topic_partition, 0))
 
     @property
     def is_writing(self) -> bool:

@@ -366,7 +366,7 @@ class Moves:
 def _knows_log_start(move: Move) -> bool:
     """Whether a start after a crash would find the log start in the new place. Deleted records must not come back."""
     partition = move.partition
-    return move.target.log_start_on_disk(partition.topic_partition) == partition.log.log_start_offset
+    return move.target.log_starts.get(partition.topic_partition, 0) == partition.log.log_start_offset
 
 
 def _find_begin(log: Log) -> int:

@@ -198,15 +198,12 @@ class DataDirectory:
         self._disk = disk
         self._lock = lock
         self._written: dict[str, Offsets] = {}
-        self._unsure: set[str] = set()
-        """Checkpoints whose last write failed. It may have replaced the file all the same."""
+        """The checkpoints on disk, by the names of their files."""
+        self._unsettled: dict[str, Offsets] = {}
+        """Checkpoints that are being written, or whose last write failed: it may have replaced the file even so."""
         self.failure: str | None = None
         """Why the directory is offline until a restart; None if it is in service."""
         self.identity: DirectoryIdentity | None = None
-        self.recovery_points: Offsets = {}
-        self.log_starts: Offsets = {}
-        self.high_watermarks: Offsets = {}
-        self.clean_ends: Offsets = {}
         self.was_clean, self.broker_epoch = False, -1
         self.killed_at = -1
         """The epoch of a broker that was killed while the machine ran on, so that it has lost nothing; -1 otherwise."""
@@ -250,10 +247,8 @@ class DataDirectory:
 
     def _read(self) -> None:
         self.identity = self._read_identity()
-        self.recovery_points = self._read_checkpoint(RECOVERY_POINTS)
-        self.log_starts = self._read_checkpoint(LOG_STARTS)
-        self.high_watermarks = self._read_checkpoint(HIGH_WATERMARKS)
-        self.clean_ends = self._read_checkpoint(CLEAN_ENDS)
+        for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEAN_ENDS):
+            self._read_checkpoint(name)
         self.is_distrusted = self._disk.exists(_join(self.path, FAILED_FSYNC))
         self.partition_count = sum(not partition.marker for partition in self.partitions())
         self.was_clean, self.broker_epoch = self._take_clean_marker()
@@ -289,23 +284,37 @@ class DataDirectory:
     def marked_path(self, topic: str, index: int, unique: str, marker: str) -> str:
         return _join(self.path, format_marked_name(topic, index, unique, marker))
 
-    def write_recovery_points(self, offsets: Mapping[TopicPartition, int]) -> None:
-        self.recovery_points = self._write_checkpoint(RECOVERY_POINTS, offsets)
+    # Checkpoints: what a start after a crash would find
 
-    def write_log_starts(self, offsets: Mapping[TopicPartition, int]) -> None:
-        self.log_starts = self._write_checkpoint(LOG_STARTS, offsets)
+    @property
+    def recovery_points(self) -> Offsets:
+        return self._written.get(RECOVERY_POINTS, {})
 
-    def log_start_on_disk(self, key: TopicPartition) -> int:
-        """The log start that a start after a crash would find; 0 if the checkpoint does not mention the partition."""
-        return self._written.get(LOG_STARTS, {}).get(key, 0)
+    @property
+    def log_starts(self) -> Offsets:
+        return self._written.get(LOG_STARTS, {})
 
-    def write_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
-        self.high_watermarks = self._write_checkpoint(HIGH_WATERMARKS, offsets)
+    @property
+    def high_watermarks(self) -> Offsets:
+        return self._written.get(HIGH_WATERMARKS, {})
 
-    def write_clean_ends(self, offsets: Mapping[TopicPartition, int]) -> None:
-        self.clean_ends = self._write_checkpoint(CLEAN_ENDS, offsets)
+    @property
+    def clean_ends(self) -> Offsets:
+        return self._written.get(CLEAN_ENDS, {})
 
-    def mark_checkpointed(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def write_recovery_points(self, offsets: Offsets) -> None:
+        self._write_checkpoint(RECOVERY_POINTS, offsets)
+
+    def write_log_starts(self, offsets: Offsets) -> None:
+        self._write_checkpoint(LOG_STARTS, offsets)
+
+    def write_high_watermarks(self, offsets: Offsets) -> None:
+        self._write_checkpoint(HIGH_WATERMARKS, offsets)
+
+    def write_clean_ends(self, offsets: Offsets) -> None:
+        self._write_checkpoint(CLEAN_ENDS, offsets)
+
+    def mark_checkpointed(self, offsets: Offsets) -> None:
         """Write the recovery points of all logs, then the mark that says so. Costs nothing if the mark is there.
 
         A clean shutdown removes the mark: while no broker runs, somebody may put other files into a log's directory.
@@ -325,14 +334,16 @@ class DataDirectory:
         return self.is_checkpointed and not self.recovery_points.get(key) and not self.clean_ends.get(key)
 
     def mentions(self, keys: Iterable[TopicPartition]) -> bool:
-        """Whether a checkpoint on disk has an entry for one of these partitions."""
-        return any(key in offsets for key in keys for offsets in self._written.values())
+        """Whether a checkpoint on disk may have an entry for one of these partitions."""
+        checkpoints = (*self._written.values(), *self._unsettled.values())
+        return any(key in offsets for key in keys for offsets in checkpoints)
 
     def forget(self, keys: Iterable[TopicPartition]) -> None:
         """Remove deleted partitions from all checkpoints, durably."""
         gone = set(keys)
-        for name, offsets in list(self._written.items()):
-            if any(key in offsets for key in gone):  # each new partition is looked for, among all others
+        for name in {**self._written, **self._unsettled}:
+            offsets, unsettled = self._written.get(name, {}), self._unsettled.get(name, {})
+            if any(key in offsets or key in unsettled for key in gone):  # each new one is looked for, among all others
                 self._write_checkpoint(name, {key: offset for key, offset in offsets.items() if key not in gone})
 
     def mark_running(self, broker_epoch: int) -> None:
@@ -385,26 +396,22 @@ class DataDirectory:
         except ValueError as error:
             raise FailedDirectory(f"{path} cannot be read: {error}") from None
 
-    def _read_checkpoint(self, name: str) -> Offsets:
+    def _read_checkpoint(self, name: str) -> None:
         path = _join(self.path, name)
         try:
-            offsets = decode_checkpoint(self._disk.read(path))
+            self._written[name] = decode_checkpoint(self._disk.read(path))
         except FileNotFoundError:
-            return {}
+            pass
         except ValueError as error:
             logger.warning("%s is ignored: %s", path, error)
-            return {}
-        self._written[name] = offsets
-        return offsets
 
-    def _write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> Offsets:
+    def _write_checkpoint(self, name: str, offsets: Offsets) -> None:
         # An idle broker has nothing new to checkpoint, and need not pay an fsync for the same content.
-        if self._written.get(name) != offsets or name in self._unsure:
-            self._unsure.add(name)
+        if self._written.get(name) != offsets or name in self._unsettled:
+            self._unsettled[name] = offsets
             self._disk.replace(_join(self.path, name), encode_checkpoint(offsets))
-            self._unsure.discard(name)
             self._written[name] = dict(offsets)
-        return self._written[name]
+            del self._unsettled[name]
 
     def _read_running_mark(self) -> int:
         """The broker's epoch in its last run, if nothing can have been lost since: the machine has not been restarted,

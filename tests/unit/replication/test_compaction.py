@@ -435,6 +435,44 @@ def test_a_broker_that_crashes_while_it_compacts_finds_everything_again(power_cu
     assert operation > 100
 
 
+def test_a_topic_that_was_created_again_is_checkpointed_before_it_is_compacted() -> None:
+    # The recovery point of the deleted topic counted as that of the new one, which was on no disk. After a kill while
+    # it was compacted, the gap that its first records left was taken for a loss: all that followed was cut off.
+    async def work(operation: int) -> bool:
+        shop = Workshop()
+        await shop.broker.start()
+        old = await shop.topic("table")
+        write(old, 60)
+        await shop.broker.node.replication.checkpoints.write_recovery_points()
+        await shop.broker.node.metadata.change(partial(delete_topic, topic_id=old.topic_id))
+        new = await shop.topic("table")
+        assert new is not old
+        data = bytearray(encode([(b"once", b"." * 30, (), NOW), (b"twice", b"x", (), NOW)]))
+        new.append(memoryview(data), check(data), NOW, 1)
+        write(new, 30)
+        before, end_offset = latest(new), new.log.end_offset
+        shop.disk.crash_at(shop.disk.operations + operation)
+        crashed = False
+        try:
+            await shop.compact()
+        except Crashed:
+            crashed = True
+        with suppress(Crashed):
+            shop.broker.abort()
+        shop.disk.crash(lose_unsynced=False)
+        again = Workshop(shop.disk)
+        await again.broker.start()
+        found = again.broker.node.replicas.get("table", 0)
+        assert (latest(found), found.log.end_offset) == (before, end_offset), operation
+        await again.broker.stop(1)
+        return crashed
+
+    operation = 1
+    while simulate(work(operation)):
+        operation += 4
+    assert operation > 30
+
+
 def test_removed_tombstones_are_written_down_before_a_segment_lacks_them() -> None:
     # A kill at any moment, while a flush with an older content of the file is on its way in another thread.
     async def work(operation: int) -> tuple[bool, bool]:

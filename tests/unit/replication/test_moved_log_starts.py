@@ -168,7 +168,7 @@ def test_a_move_waits_until_the_new_place_knows_the_log_start(monkeypatch: pytes
         new, key = target(broker, elsewhere(partition)), partition.topic_partition
         partition.flushing.hold(lambda: None)  # the move cannot end
         broker.node.replication.moves.move(partition, new)
-        await wait_for(lambda: new.log_start_on_disk(key) == 25)
+        await wait_for(lambda: new.log_starts.get(key) == 25)
         truncate_to(partition.log, 5)
         partition.high_watermark.retreat(0, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         for _ in range(3):

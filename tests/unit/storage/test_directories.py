@@ -327,6 +327,19 @@ def test_a_damaged_checkpoint_is_ignored_with_a_reason(
     assert disk.read(f"{DATA}/{RECOVERY_POINTS}") == b"0\n0\n"
 
 
+def test_a_failed_write_that_replaced_the_file_is_forgotten_with_the_partition(disk: SimulatedDisk) -> None:
+    # A new topic of the same name had the recovery point of the deleted one.
+    directory, key = DataDirectory.open(disk, DATA), TopicPartition("orders", 0)
+    disk.fail("fsync_directory", errno.EMFILE, DATA)
+    with pytest.raises(OSError):
+        directory.write_recovery_points({key: 100})
+    assert directory.mentions([key])
+    directory.forget([key])
+    assert not directory.mentions([key])
+    directory.close(clean=False)
+    assert DataDirectory.open(disk, DATA).recovery_points == {}
+
+
 @given(st.binary(max_size=60))
 def test_any_checkpoint_bytes_are_survived(content: bytes) -> None:
     # Proves: any bytes raise only ValueError.
