@@ -130,8 +130,12 @@ class Truncations:
         if partition.state is None or future.cancelled():
             self._end(partition)  # the replica was retired meanwhile
         elif error is None:
+            # What was dropped is removed from now on: it may be the very room that the recovery points need.
+            partition.log.files.take_back(truncation.dropped)
             self._outdated[partition] = truncation
-            self._finish_or_write()
+            self._finish_if_written(partition)
+            if self._outdated and self._writing is None and self._recovery_points is not None:
+                self._writing = asyncio.get_running_loop().create_task(self._write(self._recovery_points))
         elif isinstance(error, OSError) and not is_failure(error):
             logger.warning("%s cannot be truncated, the next attempt is in %.0f s: %s", partition, RETRY_S, error)
             partition.note_refusal(error)
@@ -140,27 +144,25 @@ class Truncations:
             partition.fail(f"cannot be truncated: {error}")
             self._end(partition)
 
-    def _finish_or_write(self) -> None:
-        """Finish truncations whose recovery points on disk cannot be after the ends of the logs; write the others."""
+    def _finish_if_written(self, partition: Partition) -> None:
+        """Finish the truncation, if the recovery point on disk cannot be after the end of the log."""
         recovery_points = self._recovery_points
-        for partition, truncation in list(self._outdated.items()):
-            if (
-                recovery_points is None
-                or partition.state is None
-                or recovery_points.highest_recovery_point(partition) <= partition.log.end_offset
-            ):
-                del self._outdated[partition]
-                if partition.state is not None:
-                    finish_truncation(partition.log, truncation)
-                self._end(partition)
-        if self._outdated and recovery_points is not None and self._writing is None:
-            self._writing = asyncio.get_running_loop().create_task(self._write(recovery_points))
+        if (
+            recovery_points is None
+            or partition.state is None
+            or recovery_points.highest_recovery_point(partition) <= partition.log.end_offset
+        ):
+            truncation = self._outdated.pop(partition)
+            if partition.state is not None:
+                finish_truncation(partition.log, truncation)
+            self._end(partition)
 
     async def _write(self, recovery_points: RecoveryPoints) -> None:
         try:
             while self._outdated:
                 await recovery_points.write_recovery_points()
-                self._finish_or_write()
+                for partition in list(self._outdated):
+                    self._finish_if_written(partition)
                 if self._outdated:
                     await asyncio.sleep(RETRY_S)
         finally:

@@ -283,6 +283,7 @@ class Segments:
     def take_back(self, dropped: DroppedFiles) -> None:
         """The files of a truncation have been renamed: they are deleted with the others."""
         self._doomed += dropped.doomed
+        dropped.doomed = []
 
     @property
     def has_deleted(self) -> bool:

@@ -15,6 +15,7 @@ from ottla.records import batch
 from ottla.replication.checkpoints import Checkpoints
 from ottla.replication.directory_failures import DirectoryFailures
 from ottla.replication.partition import Partition
+from ottla.replication.removals import Removals
 from ottla.replication.replicas import Replicas
 from ottla.replication.truncation import Truncations
 from ottla.storage.directories import DataDirectory
@@ -189,6 +190,32 @@ def test_a_shutdown_does_not_wait_for_a_truncation_on_a_full_disk() -> None:
         async with asyncio.timeout(60):
             await follower.truncations.finish()
         assert partition.log.has_failed, "or a clean shutdown would vouch for records that were cut off"
+
+    simulate(scenario())
+
+
+def test_what_a_truncation_drops_makes_room_for_its_recovery_point() -> None:
+    # The truncation waited for the recovery point, that for room, and the room was what the truncation had dropped.
+    async def scenario() -> None:
+        follower = Follower()
+        partition, disk = follower.partition, follower.disk
+        follower.copy(20, OLD_EPOCH)
+        partition.flushing.request()
+        await partition.durable.reach(20)
+        await follower.checkpoints.write_recovery_points()
+        for operation in ("replace", "create", "append"):
+            disk.fail(operation, errno.ENOSPC, "/data/*", times=None)
+        follower.truncations.truncate(partition, 2)
+        removals = Removals(follower.work)
+        for _ in range(100):
+            await asyncio.sleep(1)
+            removals.take_dropped(partition)
+            await removals.run_due()
+            if not any(name.endswith(".deleted") for name in disk.list(partition.log.directory)):
+                disk.heal()
+        running = follower.truncations.find(partition)
+        follower.truncations.cancel()
+        assert running is None and follower.checkpoints.recovery_point_on_disk(partition) <= 2
 
     simulate(scenario())
 
