@@ -89,11 +89,11 @@ def test_a_limit_is_removed_wherever_it_can_be(operator: Operator, cluster: Loca
     where, brokers = TopicPartition("orders", 0), [broker.id for broker in cluster.brokers]
     with open_client(cluster) as client:
         partitions = {each.where: each for each in observe(client).partitions}
-        throttle.begin(client, brokers, {where: (4, 3, 2)}, partitions, 1000)
+        throttle.set_limits(client, brokers, {where: (4, 3, 2)}, partitions, 1000)
     cluster.brokers[0].kill()
     settings = {**cluster.client_settings, "default.api.timeout.ms": "3000"}
     with closing(Client(settings)) as client, pytest.raises(CommandError) as refused:
-        throttle.remove(client, brokers, ["orders"])
+        throttle.remove_limits(client, brokers, ["orders"])
     assert "ottla config delete broker 1 leader.replication.throttled.rate" in str(refused.value)
     assert "broker 2" not in str(refused.value) and "topic" not in str(refused.value)
     limited = [operator.read("config", "get", "topic", "orders", "--changed")]

@@ -28,8 +28,8 @@ LOOK_S = 0.5
 """Pause between two looks at replicas that are moving."""
 
 LOOKS_AT_THE_END = 4
-"""How often the replicas are compared with the plan before they count as others: in Kafka's clusters the broker that is
-asked may hear of the end of a move later than the controller."""
+"""How often the final replicas are compared with the plan before a partition counts as not moved. In Kafka, the broker
+that answers may learn of the end of a move later than the controller."""
 
 
 def carry_out(own: "Client", overview: Overview, wanted: Plan, options: argparse.Namespace) -> int:
@@ -44,7 +44,7 @@ def carry_out(own: "Client", overview: Overview, wanted: Plan, options: argparse
     if not plan:
         print("nothing to move")
         if options.throttle is not None:  # a command that was interrupted may have left its limit
-            throttle.end(own, overview)
+            throttle.remove_finished_limits(own, overview)
         return 0
     refused = _begin(own, overview, plan, known, options.throttle)
     begun = {where: replicas for where, replicas in plan.items() if where not in refused}
@@ -54,16 +54,16 @@ def carry_out(own: "Client", overview: Overview, wanted: Plan, options: argparse
     else:
         try:
             _wait(own, begun)
-            lost = _find_unmoved(own, begun)
+            unmoved = _find_unmoved(own, begun)
         except BaseException:
             _explain_what_goes_on(options.throttle)
             raise
-        print(f"{counted(len(begun) - len(lost), 'partition')} moved", flush=True)
-        if lost:
-            names = join_first([str(where) for where in lost])
-            failures.append(f"{counted(len(lost), 'partition')} not moved: cancelled or changed meanwhile: {names}")
+        print(f"{counted(len(begun) - len(unmoved), 'partition')} moved", flush=True)
+        if unmoved:
+            names = join_first([str(where) for where in unmoved])
+            failures.append(f"{counted(len(unmoved), 'partition')} not moved: cancelled or changed meanwhile: {names}")
         if options.throttle is not None:
-            throttle.end(own, overview)
+            throttle.remove_finished_limits(own, overview)
     if failures:
         raise CommandError("; ".join(failures))
     return 0
@@ -79,13 +79,13 @@ def _begin(
     """Begin the moves, limited before they begin. Returns why partitions were refused; CommandError if all were."""
     try:
         if bytes_per_second is not None:
-            throttle.begin(own, [each.id for each in overview.alive()], plan, known, bytes_per_second)
+            throttle.set_limits(own, [each.id for each in overview.alive()], plan, known, bytes_per_second)
         refused = request_moves(own, plan)
         if len(refused) == len(plan):
             raise CommandError(explain_refusals(refused, len(plan)))
     except BaseException:
         if bytes_per_second is not None:
-            throttle.end(own, overview)
+            throttle.remove_finished_limits(own, overview)
         raise
     return refused
 
@@ -140,19 +140,19 @@ def _count_moving(own: "Client", plan: Iterable[TopicPartition]) -> int:
 def _find_unmoved(own: "Client", plan: Plan) -> list[TopicPartition]:
     """The partitions that have other replicas than the plan says, although nothing moves any more."""
     names = sorted({where.topic for where in plan})
-    lost = list(plan)
-    for look in range(LOOKS_AT_THE_END):
-        if look:
+    unmoved = list(plan)
+    for attempt in range(LOOKS_AT_THE_END):
+        if attempt:
             time.sleep(LOOK_S)
-        there = {
+        current = {
             TopicPartition(topic.name or "", each.partition_index): tuple(each.replica_nodes)
             for topic in own.fetch_topics(names)
             for each in topic.partitions
         }
-        lost = [where for where, replicas in plan.items() if there.get(where) != replicas]
-        if not lost:
+        unmoved = [where for where, replicas in plan.items() if current.get(where) != replicas]
+        if not unmoved:
             break
-    return lost
+    return unmoved
 
 
 def _explain_what_goes_on(bytes_per_second: int | None) -> None:

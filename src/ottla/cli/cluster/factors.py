@@ -24,13 +24,13 @@ def plan_factor(overview: Overview, partitions: Sequence[PartitionState], broker
             f"{factor} replicas need as many brokers, and --over names {counted(len(brokers), 'broker')}"
         )
     racks = {broker.id: broker.rack for broker in overview.brokers}
-    of_all: Load = Counter(broker for partition in overview.partitions for broker in partition.target)
-    of_topics: defaultdict[str, Load] = defaultdict(Counter)
+    load_total: Load = Counter(broker for partition in overview.partitions for broker in partition.target)
+    load_by_topic: defaultdict[str, Load] = defaultdict(Counter)
     replicas = {each.where: [broker for broker in each.target if broker in brokers] for each in partitions}
     for where, kept in replicas.items():
-        of_topics[where.topic].update(kept)
+        load_by_topic[where.topic].update(kept)
     for partition in partitions:
-        kept, of_topic = replicas[partition.where], of_topics[partition.where.topic]
+        kept, load_in_topic = replicas[partition.where], load_by_topic[partition.where.topic]
         while len(kept) > factor:
             used = Counter(racks[broker] for broker in kept)
             # What is in sync stays first of all, then what is alone in its rack.
@@ -39,45 +39,45 @@ def plan_factor(overview: Overview, partitions: Sequence[PartitionState], broker
                 key=lambda broker: (
                     broker not in partition.in_sync,
                     used[racks[broker]],
-                    of_topic[broker],
-                    of_all[broker],
+                    load_in_topic[broker],
+                    load_total[broker],
                     broker != partition.leader,
                 ),
             )
             kept.remove(dropped)
-            of_topic[dropped] -= 1
-            of_all[dropped] -= 1
+            load_in_topic[dropped] -= 1
+            load_total[dropped] -= 1
         while len(kept) < factor:
             taken = {racks[broker] for broker in kept}
             chosen = min(
                 (broker for broker in brokers if broker not in kept),
-                key=lambda broker: (racks[broker] in taken, of_topic[broker], of_all[broker], broker),
+                key=lambda broker: (racks[broker] in taken, load_in_topic[broker], load_total[broker], broker),
             )
             kept.append(chosen)
-            of_topic[chosen] += 1
-            of_all[chosen] += 1
+            load_in_topic[chosen] += 1
+            load_total[chosen] += 1
     _even_out_leaders(overview, replicas)
     return {where: tuple(kept) for where, kept in replicas.items()}
 
 
 def _even_out_leaders(overview: Overview, replicas: dict[TopicPartition, list[int]]) -> None:
     """Put other replicas first until the preferred leaders are even, within each topic and then over all of them."""
-    of_all: Load = Counter(replicas.get(partition.where, partition.target)[0] for partition in overview.partitions)
-    of_topics: defaultdict[str, Load] = defaultdict(Counter)
+    load_total: Load = Counter(replicas.get(partition.where, partition.target)[0] for partition in overview.partitions)
+    load_by_topic: defaultdict[str, Load] = defaultdict(Counter)
     for where, kept in replicas.items():
-        of_topics[where.topic][kept[0]] += 1
+        load_by_topic[where.topic][kept[0]] += 1
     is_even = False
     while not is_even:
         is_even = True
         for where, kept in replicas.items():
-            of_topic, leader = of_topics[where.topic], kept[0]
-            other = min(kept, key=lambda broker: (of_topic[broker], of_all[broker], broker))
-            ahead = of_topic[leader] - of_topic[other]
+            load_in_topic, leader = load_by_topic[where.topic], kept[0]
+            other = min(kept, key=lambda broker: (load_in_topic[broker], load_total[broker], broker))
+            ahead = load_in_topic[leader] - load_in_topic[other]
             # Each step makes a topic more even, or leaves it as even and makes the whole more even: so it ends.
-            if ahead > 1 or (ahead == 1 and of_all[leader] - of_all[other] > 1):
+            if ahead > 1 or (ahead == 1 and load_total[leader] - load_total[other] > 1):
                 kept.remove(other)
                 kept.insert(0, other)
-                for load in (of_topic, of_all):
+                for load in (load_in_topic, load_total):
                     load[leader] -= 1
                     load[other] += 1
                 is_even = False

@@ -43,7 +43,7 @@ GLANCE_S = 0.02
 LOOK_S = 1.0
 ANSWER_MS = "2000"
 OWN_ZOOKEEPER = "localhost"
-"""Stands for a ZooKeeper of which only the command knows the address, when it has started it."""
+"""Placeholder while settings are checked: the ZooKeeper that this command starts has no address yet."""
 
 
 class BrokerChild:

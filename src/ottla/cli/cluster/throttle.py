@@ -39,7 +39,7 @@ def parse_rate(text: str) -> int:
     return rate
 
 
-def begin(
+def set_limits(
     own: "Client",
     brokers: Sequence[int],
     plan: Plan,
@@ -61,22 +61,22 @@ def begin(
     _change(own, changes)
 
 
-def end(own: "Client", overview: Overview) -> None:
+def remove_finished_limits(own: "Client", overview: Overview) -> None:
     """Remove the limits of moves that have ended. Those of other commands, whose moves go on, stay."""
     limited = list_limited_topics(own, overview)
     moving = {each.where.topic for each in list_reassignments(own)}
     brokers = [] if limited & moving else [broker.id for broker in overview.alive()]
-    remove(own, brokers, limited - moving)
+    remove_limits(own, brokers, limited - moving)
 
 
 def list_limited_topics(own: "Client", overview: Overview) -> set[str]:
-    """The topics with replicas that `begin` has limited. `*`, which means all replicas, is set by people only."""
+    """The topics with replicas that `set_limits` has limited. `*`, which means all replicas, is set by people only."""
     topics = sorted({partition.where.topic for partition in overview.partitions})
     found = fetch_topic_settings(own, topics, [LEADERS, FOLLOWERS])
     return {topic for topic, settings in found.items() if any(value not in ("", "*") for value in settings.values())}
 
 
-def remove(own: "Client", brokers: Iterable[int], topics: Iterable[str]) -> None:
+def remove_limits(own: "Client", brokers: Iterable[int], topics: Iterable[str]) -> None:
     """Remove limits wherever they can be removed. CommandError names what is left, on brokers that are down."""
     from ottla.client.connection import Unreachable
 

@@ -118,7 +118,7 @@ def _execute(own: "Client", overview: Overview, plan: Plan, options: argparse.Na
     print("Save this to use as the --reassignment-json-file option during rollback")
     if options.throttle > 0:
         known = {each.where: each for each in overview.partitions}
-        throttle.begin(own, [each.id for each in overview.alive()], plan, known, options.throttle)
+        throttle.set_limits(own, [each.id for each in overview.alive()], plan, known, options.throttle)
     _request(own, plan)
     print(f"Successfully started partition reassignment{'s' * (len(plan) != 1)} for {_join(plan)}")
 
@@ -159,7 +159,7 @@ def _clear(own: "Client", overview: Overview, plan: Plan, options: argparse.Name
     print(f"Clearing broker-level throttles on broker{'s' * (len(brokers) != 1)} {','.join(map(str, brokers))}")
     topics = sorted({where.topic for where in plan})
     print(f"Clearing topic-level throttles on topic{'s' * (len(topics) != 1)} {','.join(topics)}")
-    throttle.remove(own, brokers, topics)
+    throttle.remove_limits(own, brokers, topics)
 
 
 def _cancel(own: "Client", overview: Overview, plan: Plan, options: argparse.Namespace) -> None:
