@@ -194,7 +194,7 @@ def _cancel(own: "Client", overview: Overview, options: argparse.Namespace) -> i
         return 0
     refused = request_moves(own, dict.fromkeys(under_way)) if under_way else {}
     print(f"{counted(len(under_way) - len(refused), 'move')} cancelled", flush=True)
-    if throttle.list_limited_topics(own, overview):
+    if throttle.list_limited_partitions(own, overview):
         throttle.remove_finished_limits(own, overview)
     if refused:
         raise CommandError(explain_refusals(refused, len(under_way)))
@@ -202,7 +202,7 @@ def _cancel(own: "Client", overview: Overview, options: argparse.Namespace) -> i
 
 
 def _unthrottle(own: "Client", overview: Overview) -> int:
-    topics = throttle.list_limited_topics(own, overview)
+    topics = {where.topic for where in throttle.list_limited_partitions(own, overview)}
     brokers = [broker.id for broker in overview.alive()]
     throttle.remove_limits(own, brokers, topics)
     print(f"the limit is removed from {counted(len(brokers), 'broker')} and {counted(len(topics), 'topic')}")

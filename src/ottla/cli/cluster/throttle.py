@@ -1,6 +1,7 @@
 """Limits the rate at which replicas move, with Kafka's settings for it, and removes the limit afterwards."""
 
 import re
+import sys
 from argparse import ArgumentTypeError
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -26,6 +27,9 @@ TOPIC, BROKER = 2, 4
 SET, DELETE = 0, 1
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
+
+_LISTED = re.compile("([0-9]+):[0-9]+")
+"""A partition and a broker, in the lists of limited replicas."""
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 
@@ -62,18 +66,30 @@ def set_limits(
 
 
 def remove_finished_limits(own: "Client", overview: Overview) -> None:
-    """Remove the limits of moves that have ended. Those of other commands, whose moves go on, stay."""
-    limited = list_limited_topics(own, overview)
-    moving = {each.where.topic for each in list_reassignments(own)}
-    brokers = [] if limited & moving else [broker.id for broker in overview.alive()]
-    remove_limits(own, brokers, limited - moving)
+    """Remove the limits of moves that have ended. Those of other commands, whose moves go on, stay, which is said."""
+    limited = list_limited_partitions(own, overview)
+    moving = limited.intersection(each.where for each in list_reassignments(own))
+    if moving:
+        names = join_first([str(where) for where in sorted(moving)])
+        print(
+            f"the limit of the rate stays for moves that are under way: {names}\n"
+            "(ottla cluster reassign --unthrottle removes it)",
+            file=sys.stderr,
+        )
+    # A broker has one rate for all topics.
+    brokers = [] if moving else [broker.id for broker in overview.alive()]
+    remove_limits(own, brokers, {where.topic for where in limited} - {where.topic for where in moving})
 
 
-def list_limited_topics(own: "Client", overview: Overview) -> set[str]:
-    """The topics with replicas that `set_limits` has limited. `*`, which means all replicas, is set by people only."""
+def list_limited_partitions(own: "Client", overview: Overview) -> set[TopicPartition]:
+    """The partitions that `set_limits` has limited. `*`, which means all replicas, is set by people only."""
     topics = sorted({partition.where.topic for partition in overview.partitions})
-    found = fetch_topic_settings(own, topics, [LEADERS, FOLLOWERS])
-    return {topic for topic, settings in found.items() if any(value not in ("", "*") for value in settings.values())}
+    return {
+        TopicPartition(topic, int(number))
+        for topic, settings in fetch_topic_settings(own, topics, [LEADERS, FOLLOWERS]).items()
+        for value in settings.values()
+        for number in _LISTED.findall(value)
+    }
 
 
 def remove_limits(own: "Client", brokers: Iterable[int], topics: Iterable[str]) -> None:

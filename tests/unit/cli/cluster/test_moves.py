@@ -1,0 +1,70 @@
+"""What `ottla cluster reassign` does and says, with a cluster that answers at once. tests/cluster has real ones."""
+
+from contextlib import nullcontext
+
+import pytest
+
+from ottla.cli import main
+from ottla.cli.cluster.throttle import FOLLOWERS, LEADERS, RATES
+from ottla.topic_partition import TopicPartition
+from tests.unit.cli.cluster.stub_cluster import BROKER, BROKERS, TOPIC, StubCluster
+
+ORDERS = [TopicPartition("orders", number) for number in range(2)]
+PAYMENTS = TopicPartition("payments", 0)
+
+
+class Operator:
+    """Runs commands with the cluster."""
+
+    def __init__(
+        self, cluster: StubCluster, output: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self._output = output
+        monkeypatch.setattr("ottla.cli.cluster.moves.open_own_client", lambda options: nullcontext(cluster))
+
+    def reassign(self, *words: str, status: int = 0) -> tuple[str, str]:
+        """What the command prints to the two streams. It ends with this status."""
+        assert main(["cluster", "reassign", *words]) == status
+        printed = self._output.readouterr()
+        return printed.out, printed.err
+
+
+@pytest.fixture
+def cluster() -> StubCluster:
+    return StubCluster({ORDERS[0]: (1,), ORDERS[1]: (1,), PAYMENTS: (1,)})
+
+
+@pytest.fixture
+def operator(cluster: StubCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Operator:
+    return Operator(cluster, capsys, monkeypatch)
+
+
+def limit(cluster: StubCluster, where: TopicPartition, target: int) -> None:
+    """A limited move of another command that goes on."""
+    cluster.targets[where] = (target,)
+    cluster.settings_of[TOPIC, where.topic] = {
+        LEADERS: f"{where.partition}:1",
+        FOLLOWERS: f"{where.partition}:{target}",
+    }
+    for broker in BROKERS:
+        cluster.settings_of[BROKER, str(broker)] = dict.fromkeys(RATES, "1000")
+
+
+def test_a_limit_ends_although_another_partition_of_the_topic_moves_without_one(
+    cluster: StubCluster, operator: Operator
+) -> None:
+    cluster.targets[ORDERS[1]] = (3,)
+    moved = operator.reassign("-t", "orders", "-p", "0", "--to", "2", "--throttle", "50M")
+    assert moved == ("1 partition moved\n", "")
+    assert cluster.find_limits() == {}
+
+
+def test_the_limit_of_another_command_stays_and_is_named(cluster: StubCluster, operator: Operator) -> None:
+    limit(cluster, PAYMENTS, 3)
+    moved, said = operator.reassign("-t", "orders", "-p", "0", "--to", "2", "--throttle", "50M")
+    assert moved == "1 partition moved\n"
+    assert said == (
+        "the limit of the rate stays for moves that are under way: payments-0\n"
+        "(ottla cluster reassign --unthrottle removes it)\n"
+    )
+    assert sorted(cluster.find_limits()) == ["1", "2", "3", "payments"]
