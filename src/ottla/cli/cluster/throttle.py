@@ -3,7 +3,7 @@
 import re
 import sys
 from argparse import ArgumentTypeError
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.cli.cluster.overview import (
@@ -50,19 +50,31 @@ def set_limits(
     partitions: Mapping[TopicPartition, PartitionState],
     bytes_per_second: int,
 ) -> None:
-    """Throttle what the plan moves: old replicas as leaders, new ones as followers."""
-    changes: dict[tuple[int, str], dict[str, str | None]] = {}
-    for broker in brokers:
-        changes[BROKER, str(broker)] = dict.fromkeys(RATES, str(bytes_per_second))
-    for topic in sorted({where.topic for where in plan}):
-        sources, targets = [], []
-        for where, replicas in sorted(plan.items()):
-            if where.topic == topic:
-                old = partitions[where].old_replicas
-                sources += [f"{where.partition}:{broker}" for broker in old]
-                targets += [f"{where.partition}:{broker}" for broker in replicas if broker not in old]
-        changes[TOPIC, topic] = {LEADERS: ",".join(sources), FOLLOWERS: ",".join(targets)}
+    """Throttle what the plan moves: old replicas as leaders, new ones as followers. Limits of other moves stay."""
+    topics = sorted({where.topic for where in plan})
+    others = {where for where, state in partitions.items() if (state.adding or state.removing) and where not in plan}
+    before = fetch_topic_settings(own, topics, [LEADERS, FOLLOWERS]) if others else {}
+    lists: dict[str, dict[str, list[str]]] = {
+        topic: {
+            name: _select_listed(topic, before.get(topic, {}).get(name, ""), others) for name in (LEADERS, FOLLOWERS)
+        }
+        for topic in topics
+    }
+    for where, replicas in sorted(plan.items()):
+        old = partitions[where].old_replicas
+        lists[where.topic][LEADERS] += [f"{where.partition}:{broker}" for broker in old]
+        lists[where.topic][FOLLOWERS] += [f"{where.partition}:{broker}" for broker in replicas if broker not in old]
+    changes: dict[tuple[int, str], dict[str, str | None]] = {
+        (BROKER, str(broker)): dict.fromkeys(RATES, str(bytes_per_second)) for broker in brokers
+    }
+    for topic, found in lists.items():
+        changes[TOPIC, topic] = {name: ",".join(entries) for name, entries in found.items()}
     _change(own, changes)
+
+
+def _select_listed(topic: str, value: str, partitions: Container[TopicPartition]) -> list[str]:
+    """The entries of a list of limited replicas that are about these partitions."""
+    return [found[0] for found in _LISTED.finditer(value) if TopicPartition(topic, int(found[1])) in partitions]
 
 
 def remove_finished_limits(own: "Client", overview: Overview) -> None:

@@ -5,7 +5,8 @@ from contextlib import nullcontext
 import pytest
 
 from ottla.cli import main
-from ottla.cli.cluster.throttle import FOLLOWERS, LEADERS, RATES
+from ottla.cli.cluster.overview import observe
+from ottla.cli.cluster.throttle import FOLLOWERS, LEADERS, RATES, set_limits
 from ottla.topic_partition import TopicPartition
 from tests.unit.cli.cluster.stub_cluster import BROKER, BROKERS, TOPIC, StubCluster
 
@@ -68,3 +69,11 @@ def test_the_limit_of_another_command_stays_and_is_named(cluster: StubCluster, o
         "(ottla cluster reassign --unthrottle removes it)\n"
     )
     assert sorted(cluster.find_limits()) == ["1", "2", "3", "payments"]
+
+
+def test_a_second_move_of_a_topic_leaves_the_first_one_limited(cluster: StubCluster) -> None:
+    limit(cluster, ORDERS[1], 3)
+    cluster.settings_of[TOPIC, "orders"][LEADERS] += ",0:3"  # of a move that has ended
+    partitions = {each.where: each for each in observe(cluster, settings=False).partitions}
+    set_limits(cluster, BROKERS, {ORDERS[0]: (2,)}, partitions, 50_000_000)
+    assert cluster.find_limits()["orders"] == {LEADERS: "1:1,0:1", FOLLOWERS: "1:3,0:2"}
