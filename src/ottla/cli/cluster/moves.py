@@ -76,7 +76,7 @@ def _add_move_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _reassign(options: argparse.Namespace) -> int:
-    _check(options)
+    _check_options(options)
     with open_own_client(options) as own:
         overview = observe(own, settings=False)
         if options.list:
@@ -84,11 +84,11 @@ def _reassign(options: argparse.Namespace) -> int:
         if options.cancel:
             return _cancel(own, overview, options)
         if options.unthrottle:
-            return _unthrottle(own, overview)
+            return _unthrottle(own, overview, options)
         return carry_out(own, overview, _make_plan(overview, options), options)
 
 
-def _check(options: argparse.Namespace) -> None:
+def _check_options(options: argparse.Namespace) -> None:
     """Refuse options that would have no effect together."""
     if (options.plan is not None or options.unthrottle) and options.topic:
         name = "--plan" if options.plan is not None else "--unthrottle"
@@ -101,8 +101,12 @@ def _check(options: argparse.Namespace) -> None:
         raise CommandError("--all-topics goes with --to and --over", USAGE_ERROR)
     if options.replicas is not None and not options.over:
         raise CommandError("--replicas goes with --over, which says where the replicas may be", USAGE_ERROR)
-    if (options.list or options.cancel or options.unthrottle) and options.throttle is not None:
-        raise CommandError("--throttle is for moves that begin: it goes with --plan, --to and --over", USAGE_ERROR)
+    if options.list or options.cancel or options.unthrottle:
+        for name, is_given in (("--throttle", options.throttle is not None), ("--no-wait", options.no_wait)):
+            if is_given:
+                raise CommandError(f"{name} is for moves that begin: it goes with --plan, --to and --over", USAGE_ERROR)
+    if options.list and options.dry_run:
+        raise CommandError("--list changes nothing, with or without --dry-run", USAGE_ERROR)
 
 
 def _make_plan(overview: Overview, options: argparse.Namespace) -> Plan:
@@ -201,9 +205,13 @@ def _cancel(own: "Client", overview: Overview, options: argparse.Namespace) -> i
     return 0
 
 
-def _unthrottle(own: "Client", overview: Overview) -> int:
+def _unthrottle(own: "Client", overview: Overview, options: argparse.Namespace) -> int:
     topics = {where.topic for where in throttle.list_limited_partitions(own, overview)}
     brokers = [broker.id for broker in overview.alive()]
+    where = f"{counted(len(brokers), 'broker')} and {counted(len(topics), 'topic')}"
+    if options.dry_run:
+        print(f"the limit would be removed from {where}")
+        return 0
     throttle.remove_limits(own, brokers, topics)
-    print(f"the limit is removed from {counted(len(brokers), 'broker')} and {counted(len(topics), 'topic')}")
+    print(f"the limit is removed from {where}")
     return 0

@@ -1,12 +1,14 @@
 """What `ottla cluster reassign` does and says, with a cluster that answers at once. tests/cluster has real ones."""
 
 from contextlib import nullcontext
+from copy import deepcopy
 
 import pytest
 
 from ottla.cli import main
 from ottla.cli.cluster.overview import observe
 from ottla.cli.cluster.throttle import FOLLOWERS, LEADERS, RATES, set_limits
+from ottla.cli.command_error import USAGE_ERROR
 from ottla.topic_partition import TopicPartition
 from tests.unit.cli.cluster.stub_cluster import BROKER, BROKERS, TOPIC, StubCluster
 
@@ -77,3 +79,24 @@ def test_a_second_move_of_a_topic_leaves_the_first_one_limited(cluster: StubClus
     partitions = {each.where: each for each in observe(cluster, settings=False).partitions}
     set_limits(cluster, BROKERS, {ORDERS[0]: (2,)}, partitions, 50_000_000)
     assert cluster.find_limits()["orders"] == {LEADERS: "1:1,0:1", FOLLOWERS: "1:3,0:2"}
+
+
+def test_a_dry_run_removes_no_limit(cluster: StubCluster, operator: Operator) -> None:
+    limit(cluster, PAYMENTS, 3)
+    before = deepcopy(cluster.find_limits())
+    would = operator.reassign("--unthrottle", "--dry-run")
+    assert would == ("the limit would be removed from 3 brokers and 1 topic\n", "")
+    assert cluster.find_limits() == before
+    assert operator.reassign("--unthrottle") == ("the limit is removed from 3 brokers and 1 topic\n", "")
+    assert cluster.find_limits() == {}
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["--list --dry-run", "--list --no-wait", "--cancel --no-wait", "--cancel --throttle 5M", "--unthrottle --no-wait"],
+)
+def test_an_option_that_would_have_no_effect_is_refused(cluster: StubCluster, operator: Operator, words: str) -> None:
+    limit(cluster, PAYMENTS, 3)
+    _, said = operator.reassign(*words.split(), status=USAGE_ERROR)
+    assert words.split()[1] in said
+    assert cluster.targets and cluster.find_limits()
