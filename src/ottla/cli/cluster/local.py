@@ -21,7 +21,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.cli.command_error import USAGE_ERROR, CommandError
+from ottla.cli.command_error import USAGE_ERROR, CommandError, explain_error
 from ottla.cli.directories import find_data_directory
 from ottla.cli.interruption import Interrupted, Interruption
 from ottla.cli.numbers import PORT_MAX
@@ -254,11 +254,11 @@ def _start_again(zookeeper: "ZooKeeperServer", interruption: Interruption) -> No
         zookeeper.launch()
         with interruption.raising():
             zookeeper.wait_until_ready()
-    except CommandError as error:
+    except (CommandError, OSError) as error:  # such as a full disk, or no memory for a process
         zookeeper.stop()
         print(
-            f"{error}. The brokers go on without it, and changes wait. When the cause is gone, stop this command with "
-            f"Ctrl-C and start it again",
+            f"ZooKeeper cannot be started again: {explain_error(error)}. The brokers go on without it, and changes "
+            f"wait. When the cause is gone, stop this command with Ctrl-C and start it again",
             flush=True,
         )
 

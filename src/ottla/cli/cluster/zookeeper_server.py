@@ -90,8 +90,8 @@ class ZooKeeperServer:
         java, classpath = find_java(), find_classpath()
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / "data").mkdir(exist_ok=True)
-        (self.directory / "data" / "myid").write_text(f"{self._number}\n")
-        self._configuration.write_text(self._configure())
+        _write(self.directory / "data" / "myid", f"{self._number}\n")
+        _write(self._configuration, self._configure())
         options = [] if self._is_durable else ["-Dzookeeper.forceSync=no"]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -193,6 +193,15 @@ class ZooKeeperServer:
             *(f"server.{number}={member}" for number, member in enumerate(self._members, 1)),
         ]
         return "\n".join(lines) + "\n"
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file, unless that is its content: on a full disk, writing it again would leave it empty."""
+    try:
+        if not path.exists() or path.read_bytes() != text.encode():
+            path.write_text(text)
+    except OSError as error:
+        raise CommandError(f"cannot write {path}: {error.strerror}") from None
 
 
 def build_ensemble(

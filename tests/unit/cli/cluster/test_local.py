@@ -1,0 +1,57 @@
+"""ZooKeeper of `ottla cluster up` on a machine that is short of something. tests/cluster starts whole clusters."""
+
+import errno
+import subprocess
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from ottla.cli.cluster import local, zookeeper_server
+from ottla.cli.cluster.zookeeper_server import ZooKeeperServer
+from ottla.cli.command_error import CommandError
+from ottla.cli.interruption import Interruption
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "/zookeeper.log"), "/zookeeper.log: No space left on device"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "Cannot allocate memory"),
+    ],
+)
+def test_brokers_go_on_without_a_zookeeper_that_cannot_be_started_again(
+    error: OSError,
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail() -> NoReturn:
+        raise error
+
+    server = ZooKeeperServer(tmp_path)
+    monkeypatch.setattr(server, "launch", fail)
+    with Interruption() as interruption:
+        local._start_again(server, interruption)
+    _, said = capsys.readouterr().out.splitlines()
+    assert said.startswith(f"ZooKeeper cannot be started again: {reason}. The brokers go on without it")
+
+
+def test_files_that_are_there_are_not_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zookeeper_server, "find_java", lambda: "java")
+    monkeypatch.setattr(zookeeper_server, "find_classpath", lambda: "zookeeper.jar")
+    monkeypatch.setattr(subprocess, "Popen", lambda *arguments, **options: None)
+    server = ZooKeeperServer(tmp_path)
+    server.launch()
+    number, configuration = tmp_path / "data" / "myid", tmp_path / "zoo.cfg"
+    assert number.read_text() == "1\n" and f"clientPort={server.port}\n" in configuration.read_text()
+
+    def fail(path: Path, text: str) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", fail)
+    server.launch()
+    number.unlink()
+    with pytest.raises(CommandError, match=f"^cannot write {number}: No space left on device$"):
+        server.launch()
