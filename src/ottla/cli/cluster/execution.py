@@ -3,7 +3,7 @@
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.cli.cluster import throttle
@@ -23,6 +23,10 @@ from ottla.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.client.client import Client
+    from ottla.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+
+AT_ONCE_MAX = 5000
+"""Partitions of one request: a broker of Ottla begins no more moves at once."""
 
 LOOK_S = 0.5
 """Pause between two looks at replicas that are moving."""
@@ -91,7 +95,28 @@ def _begin(
 
 
 def request_moves(own: "Client", plan: "Plan | dict[TopicPartition, None]") -> dict[TopicPartition, str]:
-    """Begin moves; None as replicas cancels one. Returns why partitions were refused."""
+    """Begin moves; None as replicas cancels one. Returns why partitions were refused; CommandError if nothing began."""
+    entries = sorted(plan.items())
+    refused: dict[TopicPartition, str] = {}
+    for start in range(0, len(entries), AT_ONCE_MAX):
+        answer = own.connect_any().ask(_build_request(entries[start : start + AT_ONCE_MAX]))
+        if start == 0:
+            raise_for_error(answer, "nothing was moved")
+        elif answer.error_code:  # what was requested before goes on
+            reason = explain_code(answer.error_code, answer.error_message)
+            return refused | {where: reason for where, _ in entries[start:]}
+        refused |= {
+            TopicPartition(found.name, each.partition_index): explain_code(each.error_code, each.error_message)
+            for found in answer.responses
+            for each in found.partitions
+            if each.error_code
+        }
+    return refused
+
+
+def _build_request(
+    entries: Sequence[tuple[TopicPartition, tuple[int, ...] | None]],
+) -> "AlterPartitionReassignmentsRequest":
     from ottla.wire.messages.alter_partition_reassignments import (
         AlterPartitionReassignmentsRequest,
         ReassignablePartition,
@@ -99,17 +124,10 @@ def request_moves(own: "Client", plan: "Plan | dict[TopicPartition, None]") -> d
     )
 
     topics: dict[str, ReassignableTopic] = {}
-    for (topic, number), replicas in sorted(plan.items()):
+    for (topic, number), replicas in entries:
         asked = ReassignablePartition(partition_index=number, replicas=None if replicas is None else list(replicas))
         topics.setdefault(topic, ReassignableTopic(name=topic)).partitions.append(asked)
-    answer = own.connect_any().ask(AlterPartitionReassignmentsRequest(topics=list(topics.values()), timeout_ms=30_000))
-    raise_for_error(answer, "nothing was moved")
-    return {
-        TopicPartition(found.name, each.partition_index): explain_code(each.error_code, each.error_message)
-        for found in answer.responses
-        for each in found.partitions
-        if each.error_code
-    }
+    return AlterPartitionReassignmentsRequest(topics=list(topics.values()), timeout_ms=30_000)
 
 
 def explain_refusals(refused: Mapping[TopicPartition, str], asked: int) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ottla.client.client import Client
 from ottla.client.connection import Unreachable
+from ottla.cluster.reassignments import AT_ONCE_MAX
 from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -57,6 +58,8 @@ class StubCluster(Client):
         """What is set for topics and brokers, by the type and the name of the resource."""
         self.unreachable: set[int] = set()
         """Brokers that do not answer what only they can answer."""
+        self.whole_errors: list[int] = []
+        """The error codes with which the next requests to move are answered, or 0."""
         self._handlers: dict[type, Callable[[Any], Any]] = {
             DescribeClusterRequest: self._describe,
             MetadataRequest: self._list_topics,
@@ -117,6 +120,9 @@ class StubCluster(Client):
         return ListPartitionReassignmentsResponse(topics=topics)
 
     def _move(self, request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+        if self.whole_errors and (error := self.whole_errors.pop(0)):
+            return AlterPartitionReassignmentsResponse(error_code=error, error_message="ZooKeeper is away")
+        assert sum(len(topic.partitions) for topic in request.topics) <= AT_ONCE_MAX
         answer = AlterPartitionReassignmentsResponse()
         for topic in request.topics:
             result = ReassignableTopicResponse(name=topic.name)

@@ -9,6 +9,8 @@ from ottla.cli import main
 from ottla.cli.cluster.overview import observe
 from ottla.cli.cluster.throttle import FOLLOWERS, LEADERS, RATES, set_limits
 from ottla.cli.command_error import USAGE_ERROR
+from ottla.cluster.reassignments import AT_ONCE_MAX
+from ottla.errors import ErrorCode
 from ottla.topic_partition import TopicPartition
 from tests.unit.cli.cluster.stub_cluster import BROKER, BROKERS, TOPIC, StubCluster
 
@@ -100,3 +102,31 @@ def test_an_option_that_would_have_no_effect_is_refused(cluster: StubCluster, op
     _, said = operator.reassign(*words.split(), status=USAGE_ERROR)
     assert words.split()[1] in said
     assert cluster.targets and cluster.find_limits()
+
+
+@pytest.fixture
+def many(cluster: StubCluster) -> StubCluster:
+    """With one partition more than a broker takes in two requests."""
+    cluster.replicas = {TopicPartition("wide", number): (1,) for number in range(2 * AT_ONCE_MAX + 1)}
+    return cluster
+
+
+def test_more_partitions_than_a_broker_takes_at_once_are_moved(many: StubCluster, operator: Operator) -> None:
+    moved, _ = operator.reassign("--all-topics", "--to", "2")
+    assert moved == "10001 partitions moved\n"
+    assert set(many.replicas.values()) == {(2,)}
+
+
+def test_what_was_requested_before_a_broker_refuses_goes_on(many: StubCluster, operator: Operator) -> None:
+    many.whole_errors = [0, ErrorCode.REQUEST_TIMED_OUT]
+    moved, said = operator.reassign("--all-topics", "--to", "2", status=1)
+    assert moved == "5000 partitions moved\n"
+    assert said.startswith("ottla: 5001 of 10001 partitions refused: wide-5000: ZooKeeper is away; ")
+
+
+def test_a_request_that_is_refused_as_a_whole_is_said_once(many: StubCluster, operator: Operator) -> None:
+    many.whole_errors = [ErrorCode.REQUEST_TIMED_OUT]
+    assert operator.reassign("--all-topics", "--to", "2", status=1) == (
+        "",
+        "ottla: nothing was moved: ZooKeeper is away\n",
+    )
