@@ -1,6 +1,7 @@
 """`ottla cluster elect` and `ottla cluster unregister`."""
 
 import argparse
+from typing import TYPE_CHECKING
 
 from ottla.cli.client import OPERATION_MS, find_topic, open_own_client
 from ottla.cli.cluster.actions import Actions, add_action
@@ -8,9 +9,14 @@ from ottla.cli.cluster.overview import explain_code, join_first, raise_for_error
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.numbers import parse_broker_id, parse_partition
 from ottla.cli.output import counted
+from ottla.errors import ErrorCode
+from ottla.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from ottla.client.client import Client
+    from ottla.wire.messages.elect_leaders import ElectLeadersRequest, PartitionResult
 
 PREFERRED, UNCLEAN = 0, 1
-ELECTION_NOT_NEEDED = 84
 
 
 def add_actions(actions: Actions) -> None:
@@ -43,20 +49,34 @@ def _elect(options: argparse.Namespace) -> int:
         request = ElectLeadersRequest(
             election_type=UNCLEAN if options.unclean else PREFERRED, topic_partitions=wanted, timeout_ms=OPERATION_MS
         )
-        answer = own.connect_any().ask(request)
-    raise_for_error(answer, "no leader was elected")
-    elected, failures = 0, []
-    for topic in answer.replica_election_results:
-        for each in topic.partition_result:
-            if not each.error_code:
-                elected += 1
-            elif each.error_code != ELECTION_NOT_NEEDED:
-                reason = explain_code(each.error_code, each.error_message)
-                failures.append(f"{topic.topic}-{each.partition_id}: {reason}")
-    print(f"{counted(elected, 'leader')} elected")
+        results = elect_leaders(own, request)
+    print(f"{counted(sum(not each.error_code for each in results.values()), 'leader')} elected")
+    failures = [
+        f"{where}: {explain_code(each.error_code, each.error_message)}"
+        for where, each in results.items()
+        if each.error_code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
+    ]
     if failures:
         raise CommandError(join_first(failures))
     return 0
+
+
+def elect_leaders(own: "Client", request: "ElectLeadersRequest") -> "dict[TopicPartition, PartitionResult]":
+    """The result of each partition. A broker that elects only so many leaders at once is asked again for the others."""
+    elected: dict[TopicPartition, PartitionResult] = {}
+    while True:
+        answer = own.connect_any().ask(request)
+        raise_for_error(answer, f"{counted(len(elected), 'leader')} elected" if elected else "no leader was elected")
+        results = {
+            TopicPartition(topic.topic, each.partition_id): each
+            for topic in answer.replica_election_results
+            for each in topic.partition_result
+        }
+        now = {where: each for where, each in results.items() if not each.error_code}
+        elected |= now
+        left_out = any(each.error_code == ErrorCode.OPERATION_NOT_ATTEMPTED for each in results.values())
+        if not (now and left_out):
+            return results | elected
 
 
 def _unregister(options: argparse.Namespace) -> int:

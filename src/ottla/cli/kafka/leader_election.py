@@ -2,11 +2,12 @@
 
 import argparse
 
-from ottla.cli.cluster.elections import ELECTION_NOT_NEEDED
+from ottla.cli.cluster.elections import elect_leaders
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.kafka.flags import TIMEOUT_MS, add_client_flags, add_switches, explain_code, open_client
 from ottla.cli.numbers import parse_partition
 from ottla.cli.plan_files import read_partitions
+from ottla.errors import ErrorCode
 from ottla.topic_partition import TopicPartition
 
 TYPES = {"preferred": 0, "unclean": 1}
@@ -43,19 +44,15 @@ def run(options: argparse.Namespace) -> None:
         election_type=TYPES[options.election_type], topic_partitions=asked, timeout_ms=TIMEOUT_MS
     )
     with open_client(options) as client:
-        answer = client.connect_any().ask(request)
-    if answer.error_code:
-        raise CommandError(f"no leader was elected: {explain_code(answer.error_code, None)}")
+        results = elect_leaders(client, request)
     elected, kept, failures = [], [], []
-    for topic in answer.replica_election_results:
-        for each in topic.partition_result:
-            where = f"{topic.topic}-{each.partition_id}"
-            if not each.error_code:
-                elected.append(where)
-            elif each.error_code == ELECTION_NOT_NEEDED:
-                kept.append(where)
-            else:
-                failures.append(f"{where}: {explain_code(each.error_code, each.error_message)}")
+    for where, each in results.items():
+        if not each.error_code:
+            elected.append(str(where))
+        elif each.error_code == ErrorCode.ELECTION_NOT_NEEDED:
+            kept.append(str(where))
+        else:
+            failures.append(f"{where}: {explain_code(each.error_code, each.error_message)}")
     if elected:
         name = options.election_type.upper()
         print(f"Successfully completed leader election ({name}) for partitions {', '.join(elected)}")
