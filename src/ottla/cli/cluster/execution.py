@@ -67,7 +67,7 @@ def carry_out(own: "Client", overview: Overview, wanted: Plan, options: argparse
             names = join_first([str(where) for where in unmoved])
             failures.append(f"{counted(len(unmoved), 'partition')} not moved: cancelled or changed meanwhile: {names}")
         if options.throttle is not None:
-            throttle.remove_finished_limits(own, overview)
+            throttle.remove_finished_limits(own, overview, has_set_rates=True)
     if failures:
         raise CommandError("; ".join(failures))
     return 0
@@ -89,7 +89,7 @@ def _begin(
             raise CommandError(explain_refusals(refused, len(plan)))
     except BaseException:
         if bytes_per_second is not None:
-            throttle.remove_finished_limits(own, overview)
+            throttle.remove_finished_limits(own, overview, has_set_rates=True)
         raise
     return refused
 

@@ -198,8 +198,7 @@ def _cancel(own: "Client", overview: Overview, options: argparse.Namespace) -> i
         return 0
     refused = request_moves(own, dict.fromkeys(under_way)) if under_way else {}
     print(f"{counted(len(under_way) - len(refused), 'move')} cancelled", flush=True)
-    if throttle.list_limited_partitions(own, overview):
-        throttle.remove_finished_limits(own, overview)
+    throttle.remove_finished_limits(own, overview)
     if refused:
         raise CommandError(explain_refusals(refused, len(under_way)))
     return 0

@@ -77,9 +77,14 @@ def _select_listed(topic: str, value: str, partitions: Container[TopicPartition]
     return [found[0] for found in _LISTED.finditer(value) if TopicPartition(topic, int(found[1])) in partitions]
 
 
-def remove_finished_limits(own: "Client", overview: Overview) -> None:
-    """Remove the limits of moves that have ended. Those of other commands, whose moves go on, stay, which is said."""
+def remove_finished_limits(own: "Client", overview: Overview, *, has_set_rates: bool = False) -> None:
+    """Remove the limits of moves that have ended. Those of other commands, whose moves go on, stay, which is said.
+
+    Rates stay where no replica is listed, unless this command has set them: people set rates in advance.
+    """
     limited = list_limited_partitions(own, overview)
+    if not limited and not has_set_rates:
+        return
     moving = limited.intersection(each.where for each in list_reassignments(own))
     if moving:
         names = join_first([str(where) for where in sorted(moving)])

@@ -104,6 +104,23 @@ def test_an_option_that_would_have_no_effect_is_refused(cluster: StubCluster, op
     assert cluster.targets and cluster.find_limits()
 
 
+@pytest.mark.parametrize("words", ["-t payments --to 1 --throttle 50M", "--cancel"])
+def test_rates_that_people_have_set_stay(cluster: StubCluster, operator: Operator, words: str) -> None:
+    cluster.settings_of[TOPIC, "orders"] = {LEADERS: "*", FOLLOWERS: "*"}
+    for broker in BROKERS:
+        cluster.settings_of[BROKER, str(broker)] = dict.fromkeys(RATES, "1000")
+    before = deepcopy(cluster.find_limits())
+    assert operator.reassign(*words.split()) in (("nothing to move\n", ""), ("0 moves cancelled\n", ""))
+    assert cluster.find_limits() == before
+
+
+def test_a_limit_that_an_interrupted_command_has_left_is_removed(cluster: StubCluster, operator: Operator) -> None:
+    limit(cluster, PAYMENTS, 1)
+    cluster.targets.clear()
+    assert operator.reassign("-t", "payments", "--to", "1", "--throttle", "50M") == ("nothing to move\n", "")
+    assert cluster.find_limits() == {}
+
+
 @pytest.fixture
 def many(cluster: StubCluster) -> StubCluster:
     """With one partition more than a broker takes in two requests."""
