@@ -170,7 +170,7 @@ def test_a_move_that_is_cancelled_elsewhere_is_no_success(slow: Operator) -> Non
     # It goes on with its limit after Ctrl-C, and the same command goes on to wait for it.
     status, said = Terminal(slow).interrupt()
     assert status == 130
-    assert said.startswith("The moves go on, limited to 1 byte a second.\n")
+    assert said.startswith("Moves that have begun go on, limited to 1 byte a second.\n")
     assert "reassign --cancel " in said and "reassign --unthrottle " in said
     assert is_limited(slow)
     (moving,) = slow.read("cluster", "reassign", "--list", "--topic", "orders", "-p", "0")

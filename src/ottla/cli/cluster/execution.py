@@ -46,31 +46,41 @@ def carry_out(own: "Client", overview: Overview, wanted: Plan, options: argparse
         show_json(write_plan(plan))
         return 0
     if not plan:
-        print("nothing to move")
-        if options.throttle is not None:  # a command that was interrupted may have left its limit
-            throttle.remove_finished_limits(own, overview)
-        return 0
-    refused = _begin(own, overview, plan, known, options.throttle)
-    begun = {where: replicas for where, replicas in plan.items() if where not in refused}
-    failures = [explain_refusals(refused, len(plan))] if refused else []
-    if options.no_wait:
-        print(f"{counted(len(begun), 'partition')} moving; ottla cluster reassign --list shows how far they are")
+        print("nothing to move", flush=True)
+        # A command that was interrupted may have left its limit.
+        failures = [] if options.throttle is None else throttle.remove_finished_limits(own, overview)
     else:
+        failures = _move(own, overview, plan, known, options)
+    if failures:
+        raise CommandError("; ".join(failures))
+    return 0
+
+
+def _move(
+    own: "Client",
+    overview: Overview,
+    plan: Plan,
+    known: Mapping[TopicPartition, PartitionState],
+    options: argparse.Namespace,
+) -> list[str]:
+    """Begin the moves, wait for them, and remove their limit. Returns what failed, in the order in which it did."""
+    begun, failures = _begin(own, overview, plan, known, options.throttle)
+    if begun and options.no_wait:
+        print(f"{counted(len(begun), 'partition')} moving; ottla cluster reassign --list shows how far they are")
+    elif begun:
         try:
             _wait(own, begun)
             unmoved = _find_unmoved(own, begun)
         except BaseException:
-            _explain_what_goes_on(options.throttle)
+            _explain_what_goes_on(options.throttle, failures)
             raise
         print(f"{counted(len(begun) - len(unmoved), 'partition')} moved", flush=True)
         if unmoved:
             names = join_first([str(where) for where in unmoved])
             failures.append(f"{counted(len(unmoved), 'partition')} not moved: cancelled or changed meanwhile: {names}")
-        if options.throttle is not None:
-            throttle.remove_finished_limits(own, overview, has_set_rates=True)
-    if failures:
-        raise CommandError("; ".join(failures))
-    return 0
+    if options.throttle is not None:
+        failures += throttle.remove_finished_limits(own, overview, has_set_rates=True)
+    return failures
 
 
 def _begin(
@@ -79,23 +89,32 @@ def _begin(
     plan: Plan,
     known: Mapping[TopicPartition, PartitionState],
     bytes_per_second: int | None,
-) -> dict[TopicPartition, str]:
-    """Begin the moves, limited before they begin. Returns why partitions were refused; CommandError if all were."""
+) -> tuple[Plan, list[str]]:
+    """Begin the moves, limited before they begin. Returns those that have begun, and why others have not."""
+    is_requested = False
     try:
         if bytes_per_second is not None:
             throttle.set_limits(own, [each.id for each in overview.alive()], plan, known, bytes_per_second)
+        is_requested = True
         refused = request_moves(own, plan)
-        if len(refused) == len(plan):
-            raise CommandError(explain_refusals(refused, len(plan)))
+    except CommandError as error:
+        return {}, [str(error)]
     except BaseException:
-        if bytes_per_second is not None:
-            throttle.remove_finished_limits(own, overview, has_set_rates=True)
+        if is_requested:  # brokers may have begun what they have not answered
+            _explain_what_goes_on(bytes_per_second)
+        else:
+            for left in throttle.remove_finished_limits(own, overview, has_set_rates=True):
+                print(left, file=sys.stderr, flush=True)
         raise
-    return refused
+    begun = {where: replicas for where, replicas in plan.items() if where not in refused}
+    return begun, [explain_refusals(refused, len(plan))] if refused else []
 
 
 def request_moves(own: "Client", plan: "Plan | dict[TopicPartition, None]") -> dict[TopicPartition, str]:
-    """Begin moves; None as replicas cancels one. Returns why partitions were refused; CommandError if nothing began."""
+    """Begin moves; None as replicas cancels one. Returns why partitions were refused.
+
+    CommandError if the first request is refused as a whole: then nothing has begun.
+    """
     entries = sorted(plan.items())
     refused: dict[TopicPartition, str] = {}
     for start in range(0, len(entries), AT_ONCE_MAX):
@@ -173,15 +192,19 @@ def _find_unmoved(own: "Client", plan: Plan) -> list[TopicPartition]:
     return unmoved
 
 
-def _explain_what_goes_on(bytes_per_second: int | None) -> None:
-    """Say what the cluster does after Ctrl-C, or when it cannot be reached any more: it goes on with the moves."""
+def _explain_what_goes_on(bytes_per_second: int | None, failures: Iterable[str] = ()) -> None:
+    """Say what the cluster does after Ctrl-C, or when it cannot be reached any more: it goes on with the moves.
+
+    It may have begun those of a request that it has not answered. `failures` are what would be said at the end.
+    """
     lines = [
-        "The moves go on.",
+        *failures,
+        "Moves that have begun go on.",
         "  ottla cluster reassign --list        shows how far they are",
         "  ottla cluster reassign --cancel      ends them",
     ]
     if bytes_per_second is not None:
-        lines[0] = f"The moves go on, limited to {counted(bytes_per_second, 'byte')} a second."
+        lines[-3] = f"Moves that have begun go on, limited to {counted(bytes_per_second, 'byte')} a second."
         lines[-1] += " and removes the limit"
         lines.append("  ottla cluster reassign --unthrottle  removes the limit")
         lines.append("The same command again waits for them, and removes the limit at the end.")

@@ -198,9 +198,10 @@ def _cancel(own: "Client", overview: Overview, options: argparse.Namespace) -> i
         return 0
     refused = request_moves(own, dict.fromkeys(under_way)) if under_way else {}
     print(f"{counted(len(under_way) - len(refused), 'move')} cancelled", flush=True)
-    throttle.remove_finished_limits(own, overview)
-    if refused:
-        raise CommandError(explain_refusals(refused, len(under_way)))
+    failures = [explain_refusals(refused, len(under_way))] if refused else []
+    failures += throttle.remove_finished_limits(own, overview)
+    if failures:
+        raise CommandError("; ".join(failures))
     return 0
 
 

@@ -15,7 +15,7 @@ from ottla.cli.cluster.overview import (
     list_reassignments,
 )
 from ottla.cli.cluster.plans import Plan
-from ottla.cli.command_error import CommandError
+from ottla.cli.command_error import CommandError, explain_error
 from ottla.cli.numbers import INT64_MAX
 from ottla.errors import KafkaError
 from ottla.topic_partition import TopicPartition
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ottla.client.client import Client
 
 TOPIC, BROKER = 2, 4
+_KINDS = {TOPIC: "topic", BROKER: "broker"}
 SET, DELETE = 0, 1
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
@@ -31,6 +32,7 @@ LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replicat
 _LISTED = re.compile("([0-9]+):[0-9]+")
 """A partition and a broker, in the lists of limited replicas."""
 
+_HOW_TO_REMOVE = "ottla cluster reassign --unthrottle removes it"
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
@@ -50,7 +52,10 @@ def set_limits(
     partitions: Mapping[TopicPartition, PartitionState],
     bytes_per_second: int,
 ) -> None:
-    """Throttle what the plan moves: old replicas as leaders, new ones as followers. Limits of other moves stay."""
+    """Throttle what the plan moves: old replicas as leaders, new ones as followers. Limits of other moves stay.
+
+    CommandError names the first broker or topic that cannot be limited. Limits that were set before that one stay.
+    """
     topics = sorted({where.topic for where in plan})
     others = {where for where, state in partitions.items() if (state.adding or state.removing) and where not in plan}
     before = fetch_topic_settings(own, topics, [LEADERS, FOLLOWERS]) if others else {}
@@ -69,7 +74,11 @@ def set_limits(
     }
     for topic, found in lists.items():
         changes[TOPIC, topic] = {name: ",".join(entries) for name, entries in found.items()}
-    _change(own, changes)
+    for (kind, name), settings in changes.items():
+        try:
+            _change(own, kind, name, settings)
+        except CommandError as error:
+            raise CommandError(f"nothing was moved: cannot limit {_KINDS[kind]} {name}: {error}") from None
 
 
 def _select_listed(topic: str, value: str, partitions: Container[TopicPartition]) -> list[str]:
@@ -77,25 +86,33 @@ def _select_listed(topic: str, value: str, partitions: Container[TopicPartition]
     return [found[0] for found in _LISTED.finditer(value) if TopicPartition(topic, int(found[1])) in partitions]
 
 
-def remove_finished_limits(own: "Client", overview: Overview, *, has_set_rates: bool = False) -> None:
-    """Remove the limits of moves that have ended. Those of other commands, whose moves go on, stay, which is said.
+def remove_finished_limits(own: "Client", overview: Overview, *, has_set_rates: bool = False) -> list[str]:
+    """Remove the limits of moves that have ended. Returns why some could not be removed, and how to remove them.
 
-    Rates stay where no replica is listed, unless this command has set them: people set rates in advance.
+    Those of other commands, whose moves go on, stay, which is said. Rates stay where no replica is listed, unless this
+    command has set them: people set rates in advance.
     """
-    limited = list_limited_partitions(own, overview)
-    if not limited and not has_set_rates:
-        return
-    moving = limited.intersection(each.where for each in list_reassignments(own))
-    if moving:
-        names = join_first([str(where) for where in sorted(moving)])
-        print(
-            f"the limit of the rate stays for moves that are under way: {names}\n"
-            "(ottla cluster reassign --unthrottle removes it)",
-            file=sys.stderr,
-        )
-    # A broker has one rate for all topics.
-    brokers = [] if moving else [broker.id for broker in overview.alive()]
-    remove_limits(own, brokers, {where.topic for where in limited} - {where.topic for where in moving})
+    from ottla.client.connection import Unreachable
+
+    try:
+        limited = list_limited_partitions(own, overview)
+        moving = limited.intersection(each.where for each in list_reassignments(own))
+        if moving:
+            names = join_first([str(where) for where in sorted(moving)])
+            stays = f"the limit of the rate stays for moves that are under way: {names}"
+            print(f"{stays}\n({_HOW_TO_REMOVE})", file=sys.stderr, flush=True)
+        # A broker has one rate for all topics.
+        are_rates_unused = not moving and (limited or has_set_rates)
+        brokers = [broker.id for broker in overview.alive()] if are_rates_unused else []
+        remove_limits(own, brokers, {where.topic for where in limited} - {where.topic for where in moving})
+    except CommandError as error:
+        return [str(error)]
+    except (KafkaError, Unreachable) as error:
+        return [f"the limit of the rate was not removed ({explain_error(error)}): {_HOW_TO_REMOVE}"]
+    except KeyboardInterrupt:
+        print(f"the limit of the rate was not removed everywhere: {_HOW_TO_REMOVE}", file=sys.stderr, flush=True)
+        raise
+    return []
 
 
 def list_limited_partitions(own: "Client", overview: Overview) -> set[TopicPartition]:
@@ -110,9 +127,7 @@ def list_limited_partitions(own: "Client", overview: Overview) -> set[TopicParti
 
 
 def remove_limits(own: "Client", brokers: Iterable[int], topics: Iterable[str]) -> None:
-    """Remove limits wherever they can be removed. CommandError names what is left, on brokers that are down."""
-    from ottla.client.connection import Unreachable
-
+    """Remove limits wherever they can be removed. CommandError names what may be left, on brokers that are down."""
     # Topics first: without their lists the rates limit nothing.
     changes: dict[tuple[int, str], dict[str, str | None]] = {
         (TOPIC, topic): {LEADERS: None, FOLLOWERS: None} for topic in sorted(topics)
@@ -121,34 +136,37 @@ def remove_limits(own: "Client", brokers: Iterable[int], topics: Iterable[str]) 
     failures = []
     for (kind, name), settings in changes.items():
         try:
-            _change(own, {(kind, name): settings})
-        except (CommandError, KafkaError, Unreachable) as error:
-            where = f"{'topic' if kind == TOPIC else 'broker'} {name}"
-            failures.append(f"{where} still has it ({error}): ottla config delete {where} {' '.join(settings)}")
+            _change(own, kind, name, settings)
+        except CommandError as error:
+            where = f"{_KINDS[kind]} {name}"
+            failures.append(f"{where} may still have it ({error}): ottla config delete {where} {' '.join(settings)}")
     if failures:
         raise CommandError(f"the limit of the rate was not removed everywhere: {join_first(failures)}")
 
 
-def _change(own: "Client", changes: Mapping[tuple[int, str], Mapping[str, str | None]]) -> None:
+def _change(own: "Client", kind: int, name: str, settings: Mapping[str, str | None]) -> None:
+    """Set what has a value, and delete the others. CommandError says why that failed."""
+    from ottla.client.connection import Unreachable
     from ottla.wire.messages.incremental_alter_configs import (
         AlterableConfig,
         AlterConfigsResource,
         IncrementalAlterConfigsRequest,
     )
 
-    for (kind, name), settings in changes.items():
-        resource = AlterConfigsResource(
-            resource_type=kind,
-            resource_name=name,
-            configs=[
-                AlterableConfig(name=key, config_operation=DELETE if value is None else SET, value=value)
-                for key, value in settings.items()
-            ],
-        )
-        request = IncrementalAlterConfigsRequest(resources=[resource])
+    resource = AlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[
+            AlterableConfig(name=key, config_operation=DELETE if value is None else SET, value=value)
+            for key, value in settings.items()
+        ],
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    try:
         # A broker takes settings for itself only.
         answer = own.ask_broker(int(name), request) if kind == BROKER else own.ask_any(request)
-        for result in answer.responses:
-            if result.error_code:
-                reason = explain_code(result.error_code, result.error_message)
-                raise CommandError(f"cannot change the limit of the rate: {result.resource_name}: {reason}")
+    except (KafkaError, Unreachable) as error:
+        raise CommandError(explain_error(error)) from None
+    for result in answer.responses:
+        if result.error_code:
+            raise CommandError(explain_code(result.error_code, result.error_message))

@@ -8,8 +8,8 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
 from ottla.client.client import Client
-from ottla.client.connection import Unreachable
 from ottla.cluster.reassignments import AT_ONCE_MAX
+from ottla.errors import ErrorCode
 from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -56,8 +56,12 @@ class StubCluster(Client):
         """Partitions whose moves do not end."""
         self.settings_of: defaultdict[tuple[int, str], dict[str, str]] = defaultdict(dict)
         """What is set for topics and brokers, by the type and the name of the resource."""
-        self.unreachable: set[int] = set()
-        """Brokers that do not answer what only they can answer."""
+        self.unreachable: dict[int, BaseException] = {}
+        """What is raised when these brokers are asked what only they can answer."""
+        self.refused: dict[TopicPartition, str] = {}
+        """Partitions that no request changes, with the reason. What moved has ended."""
+        self.moves_fail: BaseException | None = None
+        """What is raised while a request to move waits for its answer."""
         self.whole_errors: list[int] = []
         """The error codes with which the next requests to move are answered, or 0."""
         self._handlers: dict[type, Callable[[Any], Any]] = {
@@ -82,7 +86,7 @@ class StubCluster(Client):
 
     def ask_broker(self, node: int, request: Any) -> Any:
         if node in self.unreachable:
-            raise Unreachable(f"localhost:{node}: no answer within 35 s")
+            raise self.unreachable[node]
         return self.ask_any(request)
 
     def connect_any(self) -> Any:
@@ -120,6 +124,8 @@ class StubCluster(Client):
         return ListPartitionReassignmentsResponse(topics=topics)
 
     def _move(self, request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+        if self.moves_fail is not None:
+            raise self.moves_fail
         if self.whole_errors and (error := self.whole_errors.pop(0)):
             return AlterPartitionReassignmentsResponse(error_code=error, error_message="ZooKeeper is away")
         assert sum(len(topic.partitions) for topic in request.topics) <= AT_ONCE_MAX
@@ -129,8 +135,17 @@ class StubCluster(Client):
             answer.responses.append(result)
             for asked in topic.partitions:
                 where = TopicPartition(topic.name, asked.partition_index)
-                result.partitions.append(ReassignablePartitionResponse(partition_index=where.partition))
-                if asked.replicas is None:
+                reason = self.refused.get(where)
+                result.partitions.append(
+                    ReassignablePartitionResponse(
+                        partition_index=where.partition,
+                        error_code=ErrorCode.INVALID_REPLICA_ASSIGNMENT if reason else 0,
+                        error_message=reason,
+                    )
+                )
+                if reason:
+                    self.targets.pop(where, None)
+                elif asked.replicas is None:
                     del self.targets[where]
                 elif where in self.stuck:
                     self.targets[where] = tuple(asked.replicas)

@@ -9,6 +9,7 @@ from ottla.cli import main
 from ottla.cli.cluster.overview import observe
 from ottla.cli.cluster.throttle import FOLLOWERS, LEADERS, RATES, set_limits
 from ottla.cli.command_error import USAGE_ERROR
+from ottla.client.connection import Unreachable
 from ottla.cluster.reassignments import AT_ONCE_MAX
 from ottla.errors import ErrorCode
 from ottla.topic_partition import TopicPartition
@@ -119,6 +120,76 @@ def test_a_limit_that_an_interrupted_command_has_left_is_removed(cluster: StubCl
     cluster.targets.clear()
     assert operator.reassign("-t", "payments", "--to", "1", "--throttle", "50M") == ("nothing to move\n", "")
     assert cluster.find_limits() == {}
+
+
+MOVE = ("-t", "orders", "-p", "0", "--to", "2", "--throttle", "50M")
+SILENT = Unreachable("localhost:3: no answer within 35 s")
+LEFT = (
+    "the limit of the rate was not removed everywhere: broker 3 may still have it (cannot connect to localhost:3: no "
+    f"answer within 35 s): ottla config delete broker 3 {' '.join(RATES)}"
+)
+
+
+def test_a_limit_that_cannot_be_set_is_said_before_what_is_left_of_it(cluster: StubCluster, operator: Operator) -> None:
+    cluster.unreachable[3] = SILENT
+    printed, said = operator.reassign(*MOVE, status=1)
+    assert printed == ""
+    assert said == (
+        "ottla: nothing was moved: cannot limit broker 3: cannot connect to localhost:3: no answer within 35 s; "
+        f"{LEFT}\n"
+    )
+    assert cluster.replicas[ORDERS[0]] == (1,) and cluster.find_limits() == {}
+
+
+def test_what_was_not_moved_is_said_although_the_limit_stays_too(
+    cluster: StubCluster, operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose_broker(*arguments: object) -> list[TopicPartition]:
+        cluster.unreachable[3] = SILENT
+        return [ORDERS[0]]
+
+    monkeypatch.setattr("ottla.cli.cluster.execution._find_unmoved", lose_broker)
+    printed, said = operator.reassign(*MOVE, status=1)
+    assert printed == "0 partitions moved\n"
+    assert said == f"ottla: 1 partition not moved: cancelled or changed meanwhile: orders-0; {LEFT}\n"
+
+
+def test_what_was_not_cancelled_is_said_although_the_limit_stays_too(cluster: StubCluster, operator: Operator) -> None:
+    limit(cluster, PAYMENTS, 3)
+    cluster.refused[PAYMENTS] = "there is no such move"
+    cluster.unreachable[3] = SILENT
+    _, said = operator.reassign("--cancel", status=1)
+    assert said == f"ottla: payments-0: there is no such move; {LEFT}\n"
+
+
+def test_a_refused_move_leaves_no_limit(cluster: StubCluster, operator: Operator) -> None:
+    cluster.refused[ORDERS[0]] = "there is no broker 9"
+    assert operator.reassign(*MOVE, status=1) == ("", "ottla: orders-0: there is no broker 9\n")
+    assert cluster.find_limits() == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(KeyboardInterrupt(), 130), (Unreachable("localhost:1: the connection is closed"), 1)]
+)
+def test_moves_that_were_requested_may_go_on(
+    cluster: StubCluster, operator: Operator, error: BaseException, status: int
+) -> None:
+    # Whether the broker has begun them before it answered is not known: so their limit stays, and the command says so.
+    cluster.moves_fail = error
+    _, said = operator.reassign(*MOVE, status=status)
+    assert said.startswith("Moves that have begun go on, limited to 50000000 bytes a second.\n")
+    assert "reassign --unthrottle " in said
+    assert cluster.find_limits()["orders"] == {LEADERS: "0:1", FOLLOWERS: "0:2"}
+
+
+def test_ctrl_c_before_the_request_leaves_no_limit(cluster: StubCluster, operator: Operator) -> None:
+    # If a broker does not answer in time, what it may have is named.
+    cluster.unreachable[3] = KeyboardInterrupt()
+    _, said = operator.reassign(*MOVE, status=130)
+    assert said == (
+        "the limit of the rate was not removed everywhere: ottla cluster reassign --unthrottle removes it\n"
+    )
+    assert cluster.replicas[ORDERS[0]] == (1,) and cluster.find_limits() == {}
 
 
 @pytest.fixture
