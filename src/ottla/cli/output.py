@@ -51,4 +51,4 @@ def _cell(value: object) -> str:
         return value
     if value is None:
         return "-"
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return ",".join(map(_cell, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,7 +1,6 @@
 """What brokers say of their data directories: which brokers are cordoned, and how much of a partition each one has."""
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -28,16 +27,19 @@ def mark_cordoned(own: "Client", overview: Overview) -> Overview:
 
 
 def measure_replicas(
-    own: "Client", brokers: Iterable[int], partitions: Iterable[TopicPartition]
-) -> Counter[tuple[int, TopicPartition]]:
-    """The bytes of partitions by broker. Brokers that do not answer are left out, as are replicas that have no log."""
-    sizes: Counter[tuple[int, TopicPartition]] = Counter()
+    own: "Client", brokers: Iterable[int], partitions: Sequence[TopicPartition]
+) -> dict[tuple[int, TopicPartition], int]:
+    """The bytes of partitions by broker: 0 where a broker has no log. What is not known is left out."""
+    sizes: dict[tuple[int, TopicPartition], int] = {}
     for broker, directories in _describe(own, brokers, partitions).items():
+        if not any(directory.error_code for directory in directories):  # one that failed may have the log
+            sizes |= {(broker, where): 0 for where in partitions}
         for directory in directories:
             for topic in directory.topics:
                 for each in topic.partitions:
+                    where = broker, TopicPartition(topic.name, each.partition_index)
                     if not each.is_future_key:
-                        sizes[broker, TopicPartition(topic.name, each.partition_index)] += each.partition_size
+                        sizes[where] = sizes.get(where, 0) + each.partition_size
     return sizes
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ottla.client.client import Client
 
 COLUMNS = ("partition", "replicas", "adding", "removing", "bytes_added", "bytes_of_leader")
-"""`bytes_added`: how much each of the replicas that are being added has."""
+"""`bytes_added`: how much each of the replicas that are being added has. None if its broker does not say."""
 
 
 def add_actions(actions: Actions) -> None:
@@ -180,7 +180,7 @@ def _list(own: "Client", overview: Overview, options: argparse.Namespace) -> int
             list(each.replicas),
             list(each.adding),
             list(each.removing),
-            [sizes.get((broker, each.where), 0) for broker in each.adding],
+            [sizes.get((broker, each.where)) for broker in each.adding],
             sizes.get((leaders.get(each.where, -1), each.where)),
         )
         for each in moving

@@ -1,5 +1,6 @@
 """What `ottla cluster reassign` does and says, with a cluster that answers at once. tests/cluster has real ones."""
 
+import json
 from contextlib import nullcontext
 from copy import deepcopy
 
@@ -13,6 +14,11 @@ from ottla.client.connection import Unreachable
 from ottla.cluster.reassignments import AT_ONCE_MAX
 from ottla.errors import ErrorCode
 from ottla.topic_partition import TopicPartition
+from ottla.wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
 from tests.unit.cli.cluster.stub_cluster import BROKER, BROKERS, TOPIC, StubCluster
 
 ORDERS = [TopicPartition("orders", number) for number in range(2)]
@@ -120,6 +126,26 @@ def test_a_limit_that_an_interrupted_command_has_left_is_removed(cluster: StubCl
     cluster.targets.clear()
     assert operator.reassign("-t", "payments", "--to", "1", "--throttle", "50M") == ("nothing to move\n", "")
     assert cluster.find_limits() == {}
+
+
+def test_bytes_that_a_broker_does_not_tell_are_not_shown_as_0(
+    cluster: StubCluster, operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Broker 1 leads and has two directories, broker 2 has no log yet, broker 3 does not answer.
+    cluster.targets[ORDERS[0]] = (2, 3)
+    directories = {1: [describe_directory(70), describe_directory(30)], 2: [DescribeLogDirsResult()]}
+    monkeypatch.setattr("ottla.cli.cluster.directories._describe", lambda *arguments: directories)
+    listed, _ = operator.reassign("--list")
+    assert listed.splitlines()[1].split() == ["orders-0", "2,3,1", "2,3", "1", "0,-", "100"]
+    listed, _ = operator.reassign("--list", "--format", "json")
+    assert json.loads(listed)[0]["bytes_added"] == [0, None]
+    directories[2] = [DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR)]
+    assert "-,-" in operator.reassign("--list")[0]
+
+
+def describe_directory(size: int) -> DescribeLogDirsResult:
+    partition = DescribeLogDirsPartition(partition_index=0, partition_size=size)
+    return DescribeLogDirsResult(topics=[DescribeLogDirsTopic(name="orders", partitions=[partition])])
 
 
 MOVE = ("-t", "orders", "-p", "0", "--to", "2", "--throttle", "50M")
