@@ -92,7 +92,7 @@ def test_a_cluster_starts_survives_a_kill_and_ends_with_ctrl_c(command: LocalClu
     command.find_process("--node-id 2 ").kill()
     command.read_until("broker 2 has ended")
     again = command.read_until("ottla up --node-id 2")
-    assert "--zookeeper 127.0.0.1:" in again and "--port 0 " not in again
+    assert "--zookeeper=127.0.0.1:" in again and "--port 0 " not in again
     producer.produce("orders", b"after")
     assert producer.flush(PATIENCE_S) == 0
     command.read_until("2 brokers")

@@ -209,10 +209,11 @@ def _build_command(options: argparse.Namespace, data: Path, zookeeper: str, numb
             "transaction.state.log.min.isr": "1",
         }
     return [
-        *("up", "--node-id", str(number), "--zookeeper", zookeeper),
-        *("--data", str(data / f"{BROKER_DIRECTORY}{number}"), "--host", options.host, "--port", str(port)),
+        # With "=" also a value that begins with "-" belongs to its option.
+        *("up", "--node-id", str(number), f"--zookeeper={zookeeper}"),
+        *("--data", str(data / f"{BROKER_DIRECTORY}{number}"), f"--host={options.host}", "--port", str(port)),
         *(["--allow-anonymous-network"] if options.allow_anonymous_network else []),
-        *(word for name, value in {**settings, **given}.items() for word in ("--set", f"{name}={value}")),
+        *(f"--set={name}={value}" for name, value in {**settings, **given}.items()),
     ]
 
 

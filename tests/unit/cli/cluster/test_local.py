@@ -7,9 +7,10 @@ from typing import NoReturn
 
 import pytest
 
+from ottla.cli import main
 from ottla.cli.cluster import local, zookeeper_server
 from ottla.cli.cluster.zookeeper_server import ZooKeeperServer
-from ottla.cli.command_error import CommandError
+from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.interruption import Interruption
 
 
@@ -55,3 +56,21 @@ def test_files_that_are_there_are_not_written_again(tmp_path: Path, monkeypatch:
     number.unlink()
     with pytest.raises(CommandError, match=f"^cannot write {number}: No space left on device$"):
         server.launch()
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--set=-x=1", "unknown setting '-x'"),
+        ("--host=-x", "PLAINTEXT://-x:9092"),
+        ("--zookeeper=-x:port", "zookeeper.connect"),
+    ],
+)
+def test_a_value_that_begins_with_a_hyphen_is_refused_by_its_name(
+    option: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data"
+    assert main(["cluster", "up", option, "--data", str(data)]) == USAGE_ERROR
+    printed = capsys.readouterr().err
+    assert said in printed and printed.count("\n") == 1
+    assert not data.exists()
