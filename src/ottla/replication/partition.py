@@ -215,7 +215,7 @@ class Partition:
             appended = log.append(records, header, state.leader_epoch, now_ms)
         except KafkaError as error:
             self.note_refusal(error.__cause__)
-            if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and len(state.replicas) > 1:
+            if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._isr_proposer is not None:
                 producers, epoch_start = log.producers.producers, log.epochs.latest_start
                 raise explain_gap(self._refused, header, error, producers, epoch_start) from None
             raise explain_refusal(self._refused, header, error) from error.__cause__

@@ -21,52 +21,56 @@ from ottla.storage.producer_state import ProducerState
 REFUSED_MAX = 1000
 """Producers with a refused batch that one partition remembers. Then it forgets them all."""
 
+BEHIND_GAP_MAX = 10
+"""Batches behind a gap that are remembered of a producer. It has at most 5 in flight."""
+
 TEMPORARY = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 """Clients may know of an election before the new leader does, which refuses what comes then."""
 SEQUENCES = 1 << 31
 
 
-class Refusal(NamedTuple):
+class Refused(NamedTuple):
     """The batches of a producer that were refused and are not in the log yet."""
 
     producer_epoch: int
-    first: int
-    """Base sequence of the first refused batch."""
-    last: int
-    """Base sequence of the last refused batch."""
-    error: KafkaError
-    is_gap: bool = False
-    """They were refused because a batch before `first` has not come. Perhaps it never does."""
+    error: KafkaError | None = None
+    """The temporary error of the batch `first`, and of those behind it. None if there is no such batch."""
+    first: int = 0
+    """Base sequence of the first batch that got `error`."""
+    last: int = 0
+    """Base sequence of the last one."""
+    behind_gap: tuple[int, ...] = ()
+    """Base sequences of batches that were refused because one before them has not come. Perhaps it never does."""
 
 
-RefusedBatches = dict[int, Refusal]
-"""By producer id. A producer is removed when the last batch that was refused is in the log."""
+RefusedBatches = dict[int, Refused]
+"""By producer id. A producer is removed when nothing that was refused is missing in the log."""
 
 
 def explain_refusal(refused: RefusedBatches, header: BatchHeader, error: KafkaError) -> KafkaError:
     """The error for the producer of a batch that was refused with `error`."""
-    producer_id, epoch, sequence = header.producer_id, header.producer_epoch, header.base_sequence
-    if producer_id < 0:
+    if header.producer_id < 0:
         return error
-    known = refused.get(producer_id)
-    if known is not None and (known.producer_epoch != epoch or known.is_gap):
-        known = None
+    sequence, known = header.base_sequence, _find(refused, header)
     if error.code in TEMPORARY:
-        if known is None and len(refused) >= REFUSED_MAX:
-            refused.clear()
-        if known is None or not _is_at_or_after(sequence, known.first):
-            refused[producer_id] = Refusal(epoch, sequence, sequence if known is None else known.last, error)
-            return error
+        if known.error is None:
+            known = known._replace(error=error, first=sequence, last=sequence)
+        elif not _is_at_or_after(sequence, known.first):
+            known = known._replace(error=error, first=sequence)
+        explained = error
     elif (
-        error.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        or known is None
-        or sequence == known.first
-        or not _is_at_or_after(sequence, known.first)
+        error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        and known.error is not None
+        and sequence != known.first
+        and _is_at_or_after(sequence, known.first)
     ):
+        explained = known.error
+    else:
         return error
     if not _is_at_or_after(known.last, sequence):
-        refused[producer_id] = known._replace(last=sequence)
-    return error if error.code in TEMPORARY else known.error
+        known = known._replace(last=sequence)
+    _note(refused, header, known)
+    return explained
 
 
 def explain_gap(
@@ -81,25 +85,17 @@ def explain_gap(
     producer = producers.get(header.producer_id)
     if explained is not error or producer is None or not _had_sent_before(epoch_start, producer):
         return explained
-    epoch, sequence = header.producer_epoch, header.base_sequence
-    needed = sequence_after(producer.last_sequence, 1) if producer.epoch == epoch else 0
-    if not _is_at_or_after(sequence, needed):
+    sequence, known = header.base_sequence, _find(refused, header)
+    needed = sequence_after(producer.last_sequence, 1) if producer.epoch == header.producer_epoch else 0
+    if (
+        not _is_at_or_after(sequence, needed)
+        or sequence in known.behind_gap  # it was refused once already
+        or len(known.behind_gap) == BEHIND_GAP_MAX
+    ):
         return error
-    first = last = sequence
-    known = refused.get(header.producer_id)
-    if known is not None and known.is_gap and known.producer_epoch == epoch:
-        if not _is_at_or_after(sequence, known.first):
-            last = known.last
-        elif not _is_at_or_after(known.last, sequence):
-            first = known.first
-        else:
-            return error  # it was refused once already
-    if known is None and len(refused) >= REFUSED_MAX:
-        refused.clear()
+    _note(refused, header, known._replace(behind_gap=(*known.behind_gap, sequence)))
     message = f"{error.message}; what is between them may have gone to an earlier leader"
-    refusal = Refusal(epoch, first, last, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message), is_gap=True)
-    refused[header.producer_id] = refusal
-    return refusal.error
+    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
 
 
 def _had_sent_before(epoch_start: int, producer: ProducerState) -> bool:
@@ -109,28 +105,52 @@ def _had_sent_before(epoch_start: int, producer: ProducerState) -> bool:
 
 def forget_refusal(refused: RefusedBatches, header: BatchHeader) -> None:
     """A batch of a producer is in the log. It may be a retry of one before those that were refused."""
-    known = refused.get(header.producer_id)
-    if known is not None:
-        last_sequence = sequence_after(header.base_sequence, header.last_offset_delta)
-        _forget_up_to(refused, header.producer_id, known, header.producer_epoch, last_sequence)
+    last_sequence = sequence_after(header.base_sequence, header.last_offset_delta)
+    _forget_up_to(refused, header.producer_id, header.producer_epoch, last_sequence)
 
 
 def forget_appended(refused: RefusedBatches, producers: Mapping[int, ProducerState]) -> None:
     """This broker begins to lead: forget refusals of batches that another leader has appended since, and all gaps."""
     for producer_id, known in list(refused.items()):
         producer = producers.get(producer_id)
-        if known.is_gap:
+        if known.error is None:
             del refused[producer_id]
-        elif producer is not None:
-            _forget_up_to(refused, producer_id, known, producer.epoch, producer.last_sequence)
+        else:
+            refused[producer_id] = known._replace(behind_gap=())
+            if producer is not None:
+                _forget_up_to(refused, producer_id, producer.epoch, producer.last_sequence)
 
 
-def _forget_up_to(refused: RefusedBatches, producer_id: int, known: Refusal, epoch: int, last_sequence: int) -> None:
+def _find(refused: RefusedBatches, header: BatchHeader) -> Refused:
+    """What is known of the producer in the epoch of the batch."""
+    known = refused.get(header.producer_id)
+    return Refused(header.producer_epoch) if known is None or known.producer_epoch != header.producer_epoch else known
+
+
+def _note(refused: RefusedBatches, header: BatchHeader, known: Refused) -> None:
+    if header.producer_id not in refused and len(refused) >= REFUSED_MAX:
+        refused.clear()
+    refused[header.producer_id] = known
+
+
+def _forget_up_to(refused: RefusedBatches, producer_id: int, epoch: int, last_sequence: int) -> None:
     """The log has the producer's batches up to `last_sequence`."""
-    if epoch != known.producer_epoch or _is_at_or_after(last_sequence, known.last):
+    known = refused.get(producer_id)
+    if known is None:
+        return
+    if epoch != known.producer_epoch:
         del refused[producer_id]
-    elif _is_at_or_after(last_sequence, known.first):
-        refused[producer_id] = known._replace(first=sequence_after(last_sequence, 1))
+        return
+    behind_gap = tuple(sequence for sequence in known.behind_gap if not _is_at_or_after(last_sequence, sequence))
+    error, first = known.error, known.first
+    if error is not None and _is_at_or_after(last_sequence, known.last):
+        error = None
+    elif error is not None and _is_at_or_after(last_sequence, first):
+        first = sequence_after(last_sequence, 1)
+    if error is None and not behind_gap:
+        del refused[producer_id]
+    else:
+        refused[producer_id] = Refused(epoch, error, first, known.last, behind_gap)
 
 
 def _is_at_or_after(sequence: int, other: int) -> bool:

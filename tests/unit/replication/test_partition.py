@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import permutations
 from random import Random
 from typing import Any
 
@@ -17,6 +18,7 @@ from ottla.storage.log import Appended, LogSettings
 from ottla.storage.opening import create_log
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.loop import simulate
+from tests.unit.replication.led_partition import FakeProposer
 
 ME, FOLLOWER = 1, 2
 NOW = 1_700_000_000_000
@@ -48,7 +50,8 @@ def leading(threads: Threads, isr: tuple[int, ...] = (ME,), replicas: tuple[int,
     disk.make_directory("/data")
     log = create_log(disk, "/data/t-0", b"t" * 16, LogSettings(), NOW)
     settings = TopicConfig.of({name.replace("_", "."): value for name, value in config.items()}, BrokerConfig.of({}))
-    partition = Partition("t", b"t" * 16, 0, log, settings, ME, threads, 0)
+    proposer = FakeProposer() if len(replicas or isr) > 1 else None
+    partition = Partition("t", b"t" * 16, 0, log, settings, ME, threads, 0, isr_proposer=proposer)
     partition.become(PartitionImage(replicas or isr, isr, ME, leader_epoch=4))
     return partition
 
@@ -156,21 +159,23 @@ def test_after_an_election_a_batch_may_come_before_those_that_the_earlier_leader
     simulate(scenario())
 
 
-@pytest.mark.parametrize("is_early", [True, False])
-def test_a_batch_behind_a_gap_may_come_after_a_later_one(is_early: bool) -> None:
-    # The later one came in the new leader's epoch, or early: before the broker knew that it leads.
+@pytest.mark.parametrize("order", list(permutations((2, 3, 4, 5))))
+@pytest.mark.parametrize("early", [0, 1, 2])
+def test_batches_behind_a_gap_may_come_in_any_order(order: tuple[int, ...], early: int) -> None:
+    # Some of them may come before the broker knows that it leads. Each of them is refused once.
     async def scenario() -> None:
         partition = leading(Threads(), isr=(ME, FOLLOWER))
         producer = IdempotentProducer(partition)
         producer.send(0)
         elect(partition, FOLLOWER)
-        if is_early:
-            assert producer.find_error(4) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        for sequence in order[:early]:
+            assert producer.find_error(sequence) == ErrorCode.NOT_LEADER_OR_FOLLOWER
         elect(partition)
-        for sequence in (3, 5) if is_early else (4, 3, 5):
+        for sequence in order[early:]:
             assert producer.find_error(sequence) == ErrorCode.NOT_LEADER_OR_FOLLOWER, "it has come once"
-        for sequence in (3, 4, 5):
-            assert producer.find_error(sequence) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "the gap is still there"
+        for _ in range(2):
+            errors = [producer.find_error(sequence) for sequence in sorted(order)]
+        assert errors[0] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "the gap is still there"
         assert [producer.send(sequence).base_offset for sequence in range(1, 6)] == list(range(1, 6))
         assert not partition._refused
 
@@ -399,15 +404,18 @@ def test_a_sealed_segment_is_flushed_in_the_background_and_nobody_waits_for_it()
 
 def test_elections_are_counted_by_what_the_leader_was_before() -> None:
     # In sync, an eligible leader replica, or a replica that may lack records.
-    partition = leading(Threads(), replicas=(ME, FOLLOWER))
-    led = PartitionImage((ME, FOLLOWER), (ME,), ME, leader_epoch=5)
-    away = replace(led, isr=(FOLLOWER,), leader=FOLLOWER)
-    for before, after in (
-        (replace(away, isr=(ME, FOLLOWER)), led),
-        (replace(away, isr=(), elr=(ME,), leader=-1), led),
-        (replace(away, leader=-1), replace(led, recovering=True)),
-    ):
-        partition.become(replace(before, leader_epoch=partition.leader_epoch + 1))
-        partition.become(replace(after, leader_epoch=partition.leader_epoch + 1))
-    meter = partition.meter
-    assert (meter.elections, meter.eligible_elections, meter.unclean_elections) == (3, 1, 1)
+    async def scenario() -> None:
+        partition = leading(Threads(), replicas=(ME, FOLLOWER))
+        led = PartitionImage((ME, FOLLOWER), (ME,), ME, leader_epoch=5)
+        away = replace(led, isr=(FOLLOWER,), leader=FOLLOWER)
+        for before, after in (
+            (replace(away, isr=(ME, FOLLOWER)), led),
+            (replace(away, isr=(), elr=(ME,), leader=-1), led),
+            (replace(away, leader=-1), replace(led, recovering=True)),
+        ):
+            partition.become(replace(before, leader_epoch=partition.leader_epoch + 1))
+            partition.become(replace(after, leader_epoch=partition.leader_epoch + 1))
+        meter = partition.meter
+        assert (meter.elections, meter.eligible_elections, meter.unclean_elections) == (3, 1, 1)
+
+    simulate(scenario())
