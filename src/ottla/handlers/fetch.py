@@ -41,6 +41,14 @@ REQUIRES = rights.parts(rights.READ_TOPIC, rights.CLUSTER_ACTION)
 READ_COMMITTED = 1
 LEADER_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
+DO_NOT_END_WAIT = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+)
+"""Errors of partitions that do not exist, or that the client may not read. As in Kafka, they do not end the wait for
+other partitions: a client that keeps asking for one of them would otherwise send fetches without a pause."""
+
 
 def handle(
     node: Node, call: Call[FetchRequest]
@@ -271,9 +279,8 @@ class FetchInProgress:
             result = self._read_partition(key, asked)
         except KafkaError as error:
             result = PartitionResult(asked.index, error.code)
-            # As in Kafka, an unknown partition does not end the wait for the others: a client that keeps asking for one
-            # would otherwise send fetches without a pause.
-            self._failed = self._failed or key in self._partitions
+            # A partition that was here when the wait began, and is unknown now, ends it.
+            self._failed = self._failed or key in self._partitions or error.code not in DO_NOT_END_WAIT
             self._count_failure(key, error.code)
             if error.code in LEADER_MOVED and self._call.version >= fetch.ENDPOINTS_FROM:
                 self._name_leader(key, result)
