@@ -11,7 +11,7 @@ import binascii
 import dataclasses
 import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from enum import IntEnum
 from functools import lru_cache
@@ -338,6 +338,28 @@ def encode(changes: Iterable[Change]) -> bytes:
     if len(plain) < COMPRESS_FROM_BYTES:
         return plain
     return COMPRESSED + zlib.compress(plain, _COMPRESSION_LEVEL)
+
+
+def count_fitting(changes: Sequence[ChangePartition]) -> int:
+    """How many of these changes, from the first on, fit one entry."""
+    count = len(changes)
+    if sum(map(_estimate_size, changes)) <= ENTRY_BYTES_MAX:
+        return count
+    while (excess := _measure_excess(changes[:count])) > 1:
+        count = int(count / excess * 0.95)  # the first ones may be larger than the others
+    return count
+
+
+def _estimate_size(change: ChangePartition) -> int:
+    """No less than the bytes that the change takes in an entry, which is compressed."""
+    brokers = (change.isr or (), change.replicas or (), change.adding or (), change.removing or ())
+    return 60 + 5 * sum(map(len, brokers))
+
+
+def _measure_excess(changes: Sequence[Change]) -> float:
+    """The size of an entry with these changes, as a multiple of what is allowed."""
+    plain = encode_plain(changes)
+    return max(len(plain) / PLAIN_BYTES_MAX, (1 + len(zlib.compress(plain, _COMPRESSION_LEVEL))) / ENTRY_BYTES_MAX)
 
 
 def encode_plain(changes: Iterable[Change]) -> bytes:

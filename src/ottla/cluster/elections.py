@@ -8,14 +8,15 @@ from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from itertools import islice
 
-from ottla.cluster.changes import NO_LEADER, Change, ChangePartition
+from ottla.cluster.changes import NO_LEADER, ChangePartition, count_fitting
 from ottla.cluster.decision import Decision
 from ottla.cluster.image import Image, PartitionImage
 from ottla.errors import ErrorCode, KafkaError
 from ottla.topic_partition import TopicPartition
 
-AT_ONCE_MAX = 5000
-"""Elections of one call: an entry of the metadata log is limited. The others are answered OPERATION_NOT_ATTEMPTED."""
+AT_ONCE_MAX = 10_000
+"""Elections of one call, as in Kafka, if their changes fit one entry of the metadata log. The others are answered
+OPERATION_NOT_ATTEMPTED."""
 
 
 class ElectionType(IntEnum):
@@ -34,20 +35,27 @@ def elect_leaders(
     """
     if election_type not in tuple(ElectionType):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no election type {election_type}")
-    changes: list[Change] = []
+    changes: dict[TopicPartition, ChangePartition] = {}
     results: dict[TopicPartition, KafkaError | None] = {}
     for where in _list_partitions(image) if partitions is None else dict.fromkeys(partitions):
         try:
             change = _elect(image, election_type, where)
             if len(changes) == AT_ONCE_MAX:
-                raise KafkaError(ErrorCode.OPERATION_NOT_ATTEMPTED, f"{AT_ONCE_MAX} elections at once are the limit")
+                raise _make_limit_error(AT_ONCE_MAX)
         except KafkaError as error:
             if partitions is not None or error.code is not ErrorCode.ELECTION_NOT_NEEDED:
                 results[where] = error
             continue
         results[where] = None
-        changes.append(change)
-    return Decision(changes, results)
+        changes[where] = change
+    attempted = count_fitting(tuple(changes.values()))
+    for where in islice(changes, attempted, None):
+        results[where] = _make_limit_error(attempted)
+    return Decision(tuple(islice(changes.values(), attempted)), results)
+
+
+def _make_limit_error(limit: int) -> KafkaError:
+    return KafkaError(ErrorCode.OPERATION_NOT_ATTEMPTED, f"{limit} elections at once are the limit")
 
 
 def restore_preferred_leaders(image: Image, limit: int = AT_ONCE_MAX) -> Decision[int]:

@@ -10,15 +10,16 @@ both are among the replicas of the partition: the target comes first, in its ord
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from ottla.cluster.changes import Change, ChangePartition
+from ottla.cluster.changes import ChangePartition, count_fitting
 from ottla.cluster.cordons import is_cordoned
 from ottla.cluster.decision import Decision
 from ottla.cluster.image import Image, PartitionImage
 from ottla.errors import ErrorCode, KafkaError
 from ottla.topic_partition import TopicPartition
 
-AT_ONCE_MAX = 5000
-"""Partitions of one call: an entry of the metadata log is limited. The others are answered OPERATION_NOT_ATTEMPTED."""
+AT_ONCE_MAX = 10_000
+"""Partitions of one call, as in Kafka, if their changes fit one entry of the metadata log. The others are answered
+OPERATION_NOT_ATTEMPTED."""
 
 REPLICAS_MAX = 1000
 """Replicas of one partition."""
@@ -35,12 +36,12 @@ def alter_reassignments(
     As in Kafka, each target is judged by what the partition was before all of them. If a partition is there twice, the
     last of its changes counts.
     """
-    changes: dict[TopicPartition, Change] = {}
+    changes: dict[TopicPartition, ChangePartition] = {}
     errors: list[KafkaError | None] = []
     for where, target in targets:
         try:
             if len(changes) == AT_ONCE_MAX:
-                raise KafkaError(ErrorCode.OPERATION_NOT_ATTEMPTED, f"{AT_ONCE_MAX} changes at once are the limit")
+                raise _make_limit_error(AT_ONCE_MAX)
             change = _alter(image, where, target, allow_replication_factor_change)
         except KafkaError as error:
             errors.append(error)
@@ -48,7 +49,14 @@ def alter_reassignments(
         errors.append(None)
         if change is not None:
             changes[where] = change
-    return Decision(list(changes.values()), errors)
+    attempted = count_fitting(tuple(changes.values()))
+    if attempted < len(changes):
+        left = set(islice(changes, attempted, None))
+        errors = [
+            _make_limit_error(attempted) if error is None and where in left else error
+            for (where, _), error in zip(targets, errors, strict=True)
+        ]
+    return Decision(tuple(islice(changes.values(), attempted)), errors)
 
 
 def list_reassignments(
@@ -92,6 +100,10 @@ def complete_reassignment(
     return ChangePartition(
         topic_id, index, state.partition_epoch, isr=remaining, replicas=replicas, adding=(), removing=()
     )
+
+
+def _make_limit_error(limit: int) -> KafkaError:
+    return KafkaError(ErrorCode.OPERATION_NOT_ATTEMPTED, f"{limit} changes at once are the limit")
 
 
 def _alter(

@@ -2,6 +2,7 @@
 
 import json
 import zlib
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -119,6 +120,26 @@ def test_an_entry_has_its_limit_before_compression() -> None:
     changes = [change.SetConfig(ConfigResource.GROUP, "g", "k", "x" * change.PLAIN_BYTES_MAX)]
     with pytest.raises(KafkaError, match="too large"):
         encode(changes)
+
+
+@pytest.mark.parametrize(("limit", "bytes_max"), [("ENTRY_BYTES_MAX", 20_000), ("PLAIN_BYTES_MAX", 100_000)])
+def test_as_many_changes_as_fit_an_entry_are_counted(
+    limit: str, bytes_max: int, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They fill it well, with changes of very different sizes too, and all of a few changes fit."""
+    random = Random(seed)
+    sizes = [random.choice((1, 3, 30)) for _ in range(3000)]
+    changes = [
+        change.ChangePartition(ID, number, 1, replicas=tuple(random.sample(range(1000), size)))
+        for number, size in enumerate(sorted(sizes, reverse=True))
+    ]
+    assert change.count_fitting(changes) == 3000
+    monkeypatch.setattr(change, "ENTRY_BYTES_MAX", 40_000)
+    monkeypatch.setattr(change, limit, bytes_max)
+    count = change.count_fitting(changes)
+    size = len(encode(changes[:count]) if limit == "ENTRY_BYTES_MAX" else change.encode_plain(changes[:count]))
+    assert bytes_max * 0.7 < size <= bytes_max
+    assert change.count_fitting(changes[:50]) == 50
 
 
 def test_every_kind_has_an_example() -> None:

@@ -3,9 +3,10 @@
 import pytest
 
 from ottla.cluster import changes as change
+from ottla.cluster import elections
 from ottla.cluster.changes import NO_LEADER
 from ottla.cluster.controller import elect_unclean_leaders
-from ottla.cluster.elections import AT_ONCE_MAX, ElectionType, elect_leaders, restore_preferred_leaders
+from ottla.cluster.elections import ElectionType, elect_leaders, restore_preferred_leaders
 from ottla.cluster.image import Image
 from ottla.cluster.offline import take_replicas_offline
 from ottla.errors import ErrorCode
@@ -104,15 +105,28 @@ def test_a_partition_that_is_named_twice_is_elected_once() -> None:
     assert elect(moved_away(), PREFERRED, FIRST, FIRST)[1] == [None]
 
 
-def test_a_call_has_its_limit() -> None:
-    """The rest is answered, not forgotten."""
-    decision = elect_leaders(started(fenced(cluster(2, (1, 2), partitions=AT_ONCE_MAX + 3), 1), 1), PREFERRED, None)
+def test_a_call_has_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is Kafka's. The rest is answered, not forgotten."""
+    assert elections.AT_ONCE_MAX == 10_000
+    monkeypatch.setattr(elections, "AT_ONCE_MAX", 100)
+    decision = elect_leaders(started(fenced(cluster(2, (1, 2), partitions=103), 1), 1), PREFERRED, None)
     codes = [error.code for error in decision.result.values() if error is not None]
     assert set(codes) == {ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
-    image = fenced(cluster(2, (1, 2), min_isr=2, partitions=AT_ONCE_MAX + 3), 2, 1)
+    image = fenced(cluster(2, (1, 2), min_isr=2, partitions=103), 2, 1)
     decision = elect_leaders(started(image, 2, clean=False), UNCLEAN, None)
     codes = [error.code for error in decision.result.values() if error is not None]
-    assert (len(decision.changes), codes) == (AT_ONCE_MAX, [ErrorCode.OPERATION_NOT_ATTEMPTED] * 3)
+    assert (len(decision.changes), codes) == (100, [ErrorCode.OPERATION_NOT_ATTEMPTED] * 3)
+
+
+def test_a_call_takes_what_fits_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest is answered, and the others get their leaders."""
+    monkeypatch.setattr(change, "ENTRY_BYTES_MAX", 5_000)
+    image = moved_away(partitions=3000)
+    decision = elect_leaders(image, PREFERRED, None)
+    elected = len(decision.changes)
+    assert 4_000 < len(change.encode(decision.changes)) <= 5_000 and elected < 3000
+    codes = [error and error.code for error in decision.result.values()]
+    assert codes == [None] * elected + [ErrorCode.OPERATION_NOT_ATTEMPTED] * (3000 - elected)
 
 
 @pytest.mark.parametrize("limit", [2, 10])

@@ -1,12 +1,14 @@
 """Moving partitions: Kafka's checks, the steps of a reassignment, and how it is changed, cancelled and finished."""
 
 from collections.abc import Sequence
+from random import Random
+
+import pytest
 
 from ottla.cluster import changes as change
-from ottla.cluster.changes import NO_LEADER, ConfigResource
+from ottla.cluster.changes import NO_LEADER, ConfigResource, encode
 from ottla.cluster.image import Image
 from ottla.cluster.reassignments import (
-    AT_ONCE_MAX,
     REPLICAS_MAX,
     alter_reassignments,
     finish_reassignments,
@@ -190,19 +192,32 @@ def test_listing() -> None:
 
 
 def test_a_call_has_its_limit() -> None:
-    """And finishing goes on with the next call."""
-    count = AT_ONCE_MAX + 2
+    """It is Kafka's. And finishing goes on with the next call."""
+    count = 10_000 + 2
     image = cluster(2, (1,), partitions=count)
     targets = [(TopicPartition("orders", index), (2, 1)) for index in range(count)]
     decision = alter_reassignments(image, targets)
     refused = [error.code for error in decision.result if error is not None]
-    assert (len(decision.changes), refused) == (AT_ONCE_MAX, [ErrorCode.OPERATION_NOT_ATTEMPTED] * 2)
+    assert (len(decision.changes), refused) == (10_000, [ErrorCode.OPERATION_NOT_ATTEMPTED] * 2)
     image = moving(cluster(2, (1, 2), partitions=3), (2,))
     for index in (1, 2):
         image, _ = alter(with_isr(image, (1,), index), (2,), TopicPartition("orders", index))
         image = with_isr(image, (1, 2), index)
     assert finish_reassignments(image, 1).result == 1
     assert finish_reassignments(image).result == 2
+
+
+def test_a_call_takes_what_fits_an_entry(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With very many replicas 10,000 changes would not: the rest is answered, and the others are moved."""
+    monkeypatch.setattr(change, "ENTRY_BYTES_MAX", 50_000)
+    random, count = Random(seed), 1000
+    image = cluster(60, range(1, 21), partitions=count)
+    targets = [(TopicPartition("orders", index), random.sample(range(1, 61), 20)) for index in range(count)]
+    decision = alter_reassignments(image, targets)
+    moved = len(decision.changes)
+    assert 40_000 < len(encode(decision.changes)) <= 50_000
+    codes = [error and error.code for error in decision.result]
+    assert codes == [None] * moved + [ErrorCode.OPERATION_NOT_ATTEMPTED] * (count - moved)
 
 
 def test_a_cordoned_broker_keeps_its_replicas_and_gets_no_more() -> None:
