@@ -302,13 +302,12 @@ class FetchInProgress:
                 partition.require_epoch(asked.current_leader_epoch)
             if self._rack and (nearest := self._find_nearest(partition, asked)) is not None:
                 return self._send_to(nearest, partition, asked)
-        elif self._may_read(partition):
-            partition.require_epoch(asked.current_leader_epoch)
-            if asked.fetch_offset > partition.log.end_offset:
-                # Only the leader can say that an offset does not exist: a client would begin anew somewhere else.
-                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         else:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if state is not None:
+                partition.require_epoch(asked.current_leader_epoch)
+            # Only the leader can say that an offset does not exist: a client would begin anew somewhere else.
+            if not self._may_read(partition) or asked.fetch_offset > partition.log.end_offset:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if asked.last_fetched_epoch >= 0 and (diverging := find_divergence(partition, asked)) is not None:
             self._failed = True  # not an error, but there is nothing to wait for
             return PartitionResult(

@@ -78,7 +78,9 @@ def find_repeated(topics: Sequence[ListOffsetsTopic]) -> Container[tuple[str, in
 
 
 def find(partition: Partition, asked: ListOffsetsPartition, call: Call[ListOffsetsRequest]) -> Found:
-    if call.body.replica_id != DEBUG:
+    if call.body.replica_id == DEBUG:
+        partition.require_epoch(asked.current_leader_epoch)  # followers answer too
+    else:
         partition.require_leader(asked.current_leader_epoch)
     is_consumer = call.body.replica_id == CONSUMER
     timestamp = asked.timestamp

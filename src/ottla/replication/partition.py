@@ -167,12 +167,15 @@ class Partition:
         self.high_watermark.fail(error)
 
     def require_leader(self, current_leader_epoch: int = -1) -> None:
-        """KafkaError if this broker does not lead, or the client sent a leader epoch that is not the current one."""
+        """KafkaError if the client sent a leader epoch that is not the current one, or this broker does not lead.
+
+        The epoch comes first, as in Kafka: it tells the client whether its metadata is older than this broker's.
+        """
         state = self.state
+        if state is not None and current_leader_epoch >= 0:
+            self.require_epoch(current_leader_epoch)
         if state is None or state.leader != self.broker_id:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if current_leader_epoch >= 0:
-            self.require_epoch(current_leader_epoch)
 
     def require_epoch(self, current_leader_epoch: int) -> None:
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:

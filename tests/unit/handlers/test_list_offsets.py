@@ -1,11 +1,11 @@
-"""ListOffsets on a new leader: the end that clients were told never goes back."""
+"""ListOffsets: the end that clients were told never goes back, and only the leader answers, in its own epoch."""
 
 import pytest
 
 from ottla.broker.broker import Broker
 from ottla.errors import ErrorCode
 from ottla.handlers import list_offsets
-from ottla.handlers.list_offsets import EARLIEST, LATEST
+from ottla.handlers.list_offsets import DEBUG, EARLIEST, LATEST
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.simulation.loop import simulate
 from tests.unit.handlers.three_brokers import OTHERS, TOPIC, append, ask, follow, move_leader, shared, start
@@ -51,18 +51,35 @@ def test_latest_is_not_available_until_the_high_watermark_reaches_the_new_epoch(
     simulate(scenario())
 
 
+CONSUMER = -1
+NONE, NOT_LEADER = ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER
+FENCED, UNKNOWN = ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
 @pytest.mark.parametrize(
-    ("epoch", "error"), [(0, ErrorCode.FENCED_LEADER_EPOCH), (1, ErrorCode.NONE), (2, ErrorCode.UNKNOWN_LEADER_EPOCH)]
+    ("is_leader", "replica_id", "errors"),
+    [
+        (True, CONSUMER, [NONE, FENCED, NONE, UNKNOWN]),
+        (False, CONSUMER, [NOT_LEADER, FENCED, NOT_LEADER, UNKNOWN]),
+        (True, DEBUG, [NONE, FENCED, NONE, UNKNOWN]),
+        (False, DEBUG, [NONE, FENCED, NONE, UNKNOWN]),
+    ],
 )
-def test_the_leader_epoch_is_checked_both_ways(epoch: int, error: ErrorCode) -> None:
+def test_the_leader_epoch_is_checked_before_the_leadership(
+    is_leader: bool, replica_id: int, errors: list[ErrorCode]
+) -> None:
+    # The errors for no epoch, an older one, the current one and a later one, as in Kafka's ListOffsetsRequestTest.
     async def scenario() -> None:
-        broker = await start(leader=OTHERS[0])
-        await move_leader(broker, broker.node.broker_id)
-        partition = ListOffsetsPartition(partition_index=0, timestamp=EARLIEST, current_leader_epoch=epoch)
-        topic = ListOffsetsTopic(name=TOPIC, partitions=[partition])
-        request = ListOffsetsRequest(replica_id=-1, topics=[topic])
-        response = list_offsets.handle(broker.node, ask(LIST_OFFSETS, 7, request))
-        assert response.topics[0].partitions[0].error_code == error
+        broker = await start()
+        await move_leader(broker, OTHERS[0])
+        await move_leader(broker, broker.node.broker_id if is_leader else OTHERS[1])
+        assert shared(broker).leader_epoch == 2
+        for epoch, error in zip((-1, 1, 2, 3), errors, strict=True):
+            partition = ListOffsetsPartition(partition_index=0, timestamp=EARLIEST, current_leader_epoch=epoch)
+            topic = ListOffsetsTopic(name=TOPIC, partitions=[partition])
+            request = ListOffsetsRequest(replica_id=replica_id, topics=[topic])
+            response = list_offsets.handle(broker.node, ask(LIST_OFFSETS, 7, request))
+            assert response.topics[0].partitions[0].error_code == error, epoch
         broker.abort()
 
     simulate(scenario())

@@ -157,6 +157,27 @@ def test_a_client_that_cannot_be_sent_to_a_follower_cannot_read_from_one(version
     simulate(scenario())
 
 
+@pytest.mark.parametrize(
+    ("epoch", "error"),
+    [
+        (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (0, ErrorCode.FENCED_LEADER_EPOCH),
+        (1, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (2, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+def test_a_follower_checks_the_epoch_before_it_refuses_a_client(epoch: int, error: ErrorCode) -> None:
+    # Version 10 has epochs and cannot be sent to a follower.
+    async def scenario() -> None:
+        broker = await start()
+        await move_leader(broker, SECOND)
+        topic = FetchTopic("shared", bytes(16), [FetchPartition(0, epoch, max_bytes=1000)])
+        assert result_of(fetch_at(broker, 0, version=10, topics=[topic])).error_code == error
+        broker.abort()
+
+    simulate(scenario())
+
+
 def test_a_replica_without_a_leader_is_not_read() -> None:
     async def scenario() -> None:
         broker = await start(leader=SECOND)

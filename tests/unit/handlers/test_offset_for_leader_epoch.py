@@ -52,8 +52,18 @@ def test_the_clients_epoch_is_checked_both_ways(current: int, error: ErrorCode) 
     assert find_end(current, 0).error_code == error
 
 
-def test_a_follower_does_not_answer() -> None:
-    assert find_end(-1, 0, is_leader=False).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+@pytest.mark.parametrize(
+    ("current", "error"),
+    [
+        (LEADER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH),
+        (LEADER_EPOCH + 1, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (LEADER_EPOCH + 2, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+def test_a_follower_does_not_answer(current: int, error: ErrorCode) -> None:
+    """Its leader epoch is one higher. As in Kafka's OffsetsForLeaderEpochRequestTest the epoch is checked first."""
+    assert find_end(current, 0, is_leader=False).error_code == error
 
 
 @pytest.mark.parametrize(("epoch", "expected"), [(0, (0, 3)), (1, (0, 3)), (2, (2, 5)), (3, (-1, -1))])

@@ -228,7 +228,7 @@ def test_lost_leadership_ends_the_wait() -> None:
         waiting = FollowingBroker(keep(partition)).wait(at(0))
         await settle()
         partition.become(make_state(leader=THIRD, leader_epoch=LEADER_EPOCH + 1))
-        assert results(await waiting)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert results(await waiting)[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
 
     simulate(scenario())
 
