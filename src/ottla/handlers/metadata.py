@@ -209,7 +209,7 @@ class EncodedPieces:
         known: MetadataResponseTopic | None = self._get(key, image, topic)
         if known is not None:
             return known
-        described = describe(image, topic, unreachable)
+        described = describe(image, topic, version, unreachable)
         if operations is not None:
             described.topic_authorized_operations = operations
         if any(partition.error_code for partition in described.partitions):
@@ -362,9 +362,11 @@ def find_topic(image: Image, asked: MetadataRequestTopic, version: int) -> Topic
     )
 
 
-def describe(image: Image, topic: TopicImage, unreachable: frozenset[int] = NO_BROKERS) -> MetadataResponseTopic:
+def describe(
+    image: Image, topic: TopicImage, version: int, unreachable: frozenset[int] = NO_BROKERS
+) -> MetadataResponseTopic:
     leaders = [judge_leader(partition, unreachable) for partition in topic.partitions]
-    return MetadataResponseTopic(
+    described = MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=is_internal(topic.name),
@@ -381,3 +383,20 @@ def describe(image: Image, topic: TopicImage, unreachable: frozenset[int] = NO_B
             for index, (partition, (leader, error)) in enumerate(zip(topic.partitions, leaders, strict=True))
         ],
     )
+    if version == 0:
+        available = {broker.id for broker in image.alive_brokers()} - unreachable
+        for each in described.partitions:
+            leave_out_unavailable(each, available)
+    return described
+
+
+def leave_out_unavailable(described: MetadataResponsePartition, available: set[int]) -> None:
+    """Version 0 shows only replicas that the client can reach, and has REPLICA_NOT_AVAILABLE if some are missing.
+
+    Later versions show all of them: the client sees in the list of brokers which ones are away.
+    """
+    if available.issuperset(described.replica_nodes) and available.issuperset(described.isr_nodes):
+        return
+    described.replica_nodes = [member for member in described.replica_nodes if member in available]
+    described.isr_nodes = [member for member in described.isr_nodes if member in available]
+    described.error_code = described.error_code or ErrorCode.REPLICA_NOT_AVAILABLE

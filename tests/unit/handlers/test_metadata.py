@@ -48,9 +48,10 @@ def test_a_cached_piece_has_the_bytes_of_the_encoded_topic(version: int) -> None
         broker = pieces.brokers(image, CLIENT, version) if brokers else [metadata.describe_broker(BROKER, CLIENT)]
         return schema.encode(MetadataResponse, version, MetadataResponse(brokers=broker, topics=topics))
 
-    plain = answer([describe(image, topic)] * 2, brokers=False)
+    described = describe(image, topic, version)
+    plain = answer([described, described], brokers=False)
     for _ in range(2):  # first encoded, then found in the cache
-        assert answer([pieces.topic(image, topic, version, None), describe(image, topic)], brokers=True) == plain
+        assert answer([pieces.topic(image, topic, version, None), described], brokers=True) == plain
     assert schema.decode(MetadataResponse, version, plain).topics[1].name == "orders"
 
 
@@ -175,6 +176,43 @@ def test_a_leader_without_an_address_on_the_listener_is_an_error() -> None:
 
     assert ask_twice(inside) == ([1], ErrorCode.NONE, 1, [0])
     assert ask_twice(CLIENT) == ([0], ErrorCode.LISTENER_NOT_FOUND, NO_LEADER, [1])
+
+
+Told = tuple[int, int, list[int], list[int]]
+"""Error, leader, replicas and ISR of a partition."""
+
+
+def told_of(partition: PartitionImage, version: int, away: BrokerImage | None) -> Told:
+    """What version `version` says of a partition on the brokers 0 and 1. `away`: broker 1; None if it is no more."""
+    image, topic = image_of(partition)
+    if away is not None:
+        image = replace(image, brokers=image.brokers.set(1, away))
+    image = named(image, topic)
+    for other in VERSIONS["metadata"]:
+        asked(image, "orders", other)  # what is kept for other versions changes nothing
+    answer = asked(image, "orders", version)
+    if isinstance(answer, MetadataResponse):
+        answer = bytes(schema.encode(MetadataResponse, version, answer))
+    (found,) = schema.decode(MetadataResponse, version, answer).topics[0].partitions
+    return found.error_code, found.leader_id, found.replica_nodes, found.isr_nodes
+
+
+FENCED = replace(BROKER, id=1, fenced=True)
+HIDDEN = replace(BROKER, id=1, endpoints=(Endpoint("INTERNAL", "host-1", 9093, "PLAINTEXT"),))
+
+
+@pytest.mark.parametrize("away", [FENCED, HIDDEN, None], ids=["fenced", "without the listener", "unregistered"])
+def test_version_0_leaves_out_replicas_that_are_away(away: BrokerImage | None) -> None:
+    # As in Kafka's MetadataRequestTest.testReplicaDownResponse: an error of version 0 only, which has no other sign.
+    both = PartitionImage((0, 1), (0,), 0)
+    assert told_of(both, 0, away) == (ErrorCode.REPLICA_NOT_AVAILABLE, 0, [0], [0])
+    assert told_of(both, 1, away) == (ErrorCode.NONE, 0, [0, 1], [0])
+    assert told_of(both, 12, away) == (ErrorCode.NONE, 0, [0, 1], [0])
+    assert told_of(PartitionImage((0, 1), (0, 1), 0), 0, away) == (ErrorCode.REPLICA_NOT_AVAILABLE, 0, [0], [0])
+    assert told_of(PartitionImage((0, 1), (), NO_LEADER), 0, away) == (ErrorCode.LEADER_NOT_AVAILABLE, -1, [0], [])
+    assert told_of(LED, 0, away) == (ErrorCode.NONE, 0, [0], [0])
+    _, leader, *replicas = told_of(PartitionImage((1, 0), (1, 0), 1), 0, HIDDEN)
+    assert (leader, replicas) == (NO_LEADER, [[0], [0]])
 
 
 def encode_answer(response: MetadataResponse) -> bytes:
