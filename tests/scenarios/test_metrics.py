@@ -31,6 +31,11 @@ from ottla.testing import broker as local_broker
 from ottla.wire.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -182,6 +187,21 @@ def test_the_bytes_of_batches_that_are_too_large_are_counted(watched: LocalBroke
     read = metrics(watched)
     for labels in ({"topic": "orders"}, {}):
         assert read.value(f"{TOPICS}_bytesrejected_total", **labels) == len(large)
+
+
+def test_a_cordoned_directory_is_shown(watched: LocalBroker) -> None:
+    def cordon(directories: str) -> tuple[float, float]:
+        """Set cordoned.log.dirs of the running broker, and read both metrics."""
+        setting = AlterableConfig(name="cordoned.log.dirs", config_operation=0, value=directories)
+        broker = AlterConfigsResource(resource_type=4, resource_name="1", configs=[setting])
+        assert client.request(IncrementalAlterConfigsRequest(resources=[broker]), 1).responses[0].error_code == 0
+        read = metrics(watched)
+        cordoned = read.value("kafka_log_logmanager_logdirectorycordoned", logdirectory=watched.directory)
+        return read.value("kafka_log_logmanager_cordonedlogdirectorycount"), cordoned
+
+    with connect(watched) as client:
+        assert cordon("*") == cordon(watched.directory) == (1, 1)
+        assert cordon("") == (0, 0)
 
 
 def test_a_duplicate_batch_counts_as_a_request_but_not_as_messages(watched: LocalBroker) -> None:

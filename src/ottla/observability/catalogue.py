@@ -217,6 +217,12 @@ OFFLINE_DIRECTORIES = _make_gauge(
 DIRECTORY_OFFLINE = _make_gauge(
     "kafka_log_logmanager_logdirectoryoffline", "1 if the data directory is out of service.", "logdirectory"
 )
+CORDONED_DIRECTORIES = _make_gauge(
+    "kafka_log_logmanager_cordonedlogdirectorycount", "Data directories that get no new replicas (cordoned.log.dirs)."
+)
+DIRECTORY_CORDONED = _make_gauge(
+    "kafka_log_logmanager_logdirectorycordoned", "1 if the data directory gets no new replicas.", "logdirectory"
+)
 DIRECTORY_FREE = _make_gauge(
     "ottla_log_directory_free_bytes", "Bytes that are free on the volume of a data directory.", "logdirectory"
 )

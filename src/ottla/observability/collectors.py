@@ -226,6 +226,10 @@ def read_broker(node: Node, stopping: bool) -> Iterator[FamilySeries]:
     failed = [((directory.path,), int(directory.failure is not None)) for directory in node.replicas.directories]
     yield catalogue.OFFLINE_DIRECTORIES, [((), sum(value for _, value in failed))]
     yield catalogue.DIRECTORY_OFFLINE, failed
+    is_cordoned = node.config.is_cordoned
+    cordoned = [((directory.path,), int(is_cordoned(directory.path))) for directory in node.replicas.directories]
+    yield catalogue.CORDONED_DIRECTORIES, [((), sum(value for _, value in cordoned))]
+    yield catalogue.DIRECTORY_CORDONED, cordoned
     yield catalogue.BUILD, [((__version__, sys.version.split()[0]), 1)]
 
 
