@@ -417,6 +417,13 @@ COMPACTION_RECORDS_WRITTEN = _make_counter("ottla_compaction_written_records_tot
 _FETCHERS = "kafka_server_replicafetchermanager"
 REPLICATION_BYTES_IN = _make_counter(f"{_TOPICS}_replicationbytesin_total", "Bytes of records copied from leaders.")
 REPLICATION_BYTES_OUT = _make_counter(f"{_TOPICS}_replicationbytesout_total", "Bytes of records sent to followers.")
+REASSIGNMENT_BYTES_IN = _make_counter(
+    f"{_TOPICS}_reassignmentbytesin_total",
+    "Bytes of records copied to replicas that a reassignment adds to this broker.",
+)
+REASSIGNMENT_BYTES_OUT = _make_counter(
+    f"{_TOPICS}_reassignmentbytesout_total", "Bytes of records sent to replicas that a reassignment adds."
+)
 REPLICATION_THROTTLED = _make_counter(
     "ottla_replication_throttled_bytes_total",
     "Bytes of throttled replicas that were sent, fetched or moved between data directories, by Kafka's name of the "

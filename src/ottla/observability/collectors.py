@@ -197,6 +197,8 @@ def read_replication(replication: Replication, most: int) -> Iterator[FamilySeri
     yield catalogue.FAILED_ISR_UPDATES, [((), 0 if proposals is None else proposals.failures)]
     yield catalogue.REPLICATION_BYTES_IN, [((), 0 if fetchers is None else fetchers.bytes_in)]
     yield catalogue.REPLICATION_BYTES_OUT, [((), replication.replicas.meters.replication_bytes_out)]
+    yield catalogue.REASSIGNMENT_BYTES_IN, [((), 0 if fetchers is None else fetchers.reassignment_bytes_in)]
+    yield catalogue.REASSIGNMENT_BYTES_OUT, [((), replication.replicas.meters.reassignment_bytes_out)]
     yield catalogue.MAX_LAG, [((), 0 if fetchers is None else fetchers.max_lag)]
     yield catalogue.FAILED_FETCHES_OF_REPLICAS, [((), 0 if fetchers is None else fetchers.failed_count)]
     yield catalogue.FOLLOWED, [((), 0 if fetchers is None else fetchers.partition_count)]

@@ -256,6 +256,8 @@ class TopicMeters:
         """Requests for topics that are not on this broker, and the counts of topics that were deleted."""
         self.replication_bytes_out = 0
         """Bytes of record batches that were sent to followers, of all topics together."""
+        self.reassignment_bytes_out = 0
+        """Those of them that were sent to replicas which a reassignment adds."""
 
     def of(self, topic: str) -> TopicMeter:
         return self.by_topic.setdefault(topic, TopicMeter())

@@ -74,6 +74,8 @@ class Fetcher:
         self.leader = leader
         self.number = number
         self.bytes_in = 0
+        self.reassignment_bytes_in = 0
+        """Bytes of records for replicas that a reassignment adds."""
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._peers = peers
@@ -306,6 +308,9 @@ class Fetcher:
     def _append(self, followed: Followed, records: Bytes, now_ms: int) -> None:
         followed.partition.append_as_follower(records, now_ms)
         self.bytes_in += len(records)
+        state = followed.partition.state
+        if state is not None and self._broker_id in state.adding:
+            self.reassignment_bytes_in += len(records)
         if self._counts_throttled and followed.is_throttled(self._broker_id):
             self._throttle.record(len(records))
 

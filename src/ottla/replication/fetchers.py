@@ -58,6 +58,7 @@ class Fetchers:
         self.truncations = Truncations(offload, recovery_points)
         self._bytes_in = 0
         """Bytes that fetchers received which are gone."""
+        self._reassignment_bytes_in = 0
 
     # Changes of leadership
 
@@ -131,6 +132,7 @@ class Fetchers:
 
     def _close_fetcher(self, fetcher: Fetcher) -> None:
         self._bytes_in += fetcher.bytes_in
+        self._reassignment_bytes_in += fetcher.reassignment_bytes_in
         fetcher.close()
         del self._fetchers[fetcher.leader, fetcher.number]
 
@@ -153,6 +155,11 @@ class Fetchers:
     def bytes_in(self) -> int:
         """Bytes of records that were copied from leaders."""
         return self._bytes_in + sum(fetcher.bytes_in for fetcher in self._fetchers.values())
+
+    @property
+    def reassignment_bytes_in(self) -> int:
+        """Those of them that went to replicas which a reassignment adds to this broker."""
+        return self._reassignment_bytes_in + sum(fetcher.reassignment_bytes_in for fetcher in self._fetchers.values())
 
     @property
     def partition_count(self) -> int:

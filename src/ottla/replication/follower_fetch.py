@@ -281,6 +281,7 @@ class FollowerFetch:
         """The partitions of which the follower does not know everything yet."""
         session = self._session
         topics: dict[tuple[bytes, str], TopicResult] = {}
+        has_limit = not self._throttle.is_unlimited
         for followed, result in self._results.items():
             answered = None if result.error_code else (result.high_watermark, result.log_start_offset)
             if (
@@ -295,8 +296,8 @@ class FollowerFetch:
                     topics[topic_id, name] = TopicResult(name, topic_id, [result])
                 else:
                     topic.partitions.append(result)
-            if followed in self._sizes and not self._throttle.is_unlimited:
-                self._count_throttled(followed)
+            if followed in self._sizes:
+                self._count_sent(followed, has_limit)
             followed.answered = answered
             followed.error_code = result.error_code
         self._replicas.meters.replication_bytes_out += self._size
@@ -305,8 +306,14 @@ class FollowerFetch:
             session.close()
         return FetchResponse(session_id=session.id, topics=list(topics.values()))
 
-    def _count_throttled(self, followed: FollowerSessionPartition) -> None:
-        if followed.partition is not None and self._is_throttled(followed.partition):
+    def _count_sent(self, followed: FollowerSessionPartition, has_limit: bool) -> None:
+        """Count records for a replica that a reassignment adds, and for one that is throttled."""
+        partition = followed.partition
+        if partition is None:
+            return
+        if partition.state is not None and self._session.follower in partition.state.adding:
+            self._replicas.meters.reassignment_bytes_out += self._sizes[followed]
+        if has_limit and self._is_throttled(partition):
             self._throttle.record(self._sizes[followed])
 
     def _give_back(self) -> None:

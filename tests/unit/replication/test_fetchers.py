@@ -43,6 +43,25 @@ def test_followers_copy_records_and_learn_the_high_watermark() -> None:
     run(main())
 
 
+def test_records_for_a_replica_that_is_added_are_counted() -> None:
+    async def main() -> None:
+        cluster = SmallCluster(1, 2, 3)
+        adding = replace(cluster.elect(1, learners=()), isr=(1, 2), adding=(3,))
+        for broker in cluster.brokers.values():
+            broker.learn(0, adding)
+        cluster[1].produce(b"a", b"b")
+        await cluster.wait_for_copies()
+        size = cluster[1].log().size
+        assert [cluster[each].fetchers.bytes_in for each in (2, 3)] == [size, size]
+        assert [cluster[each].fetchers.reassignment_bytes_in for each in (2, 3)] == [0, size]
+        assert cluster[1].replicas.meters.reassignment_bytes_out == size
+        await cluster[3].fetchers.close()
+        assert cluster[3].fetchers.reassignment_bytes_in == size
+        await cluster.close()
+
+    run(main())
+
+
 def test_an_acknowledgement_does_not_wait_for_a_long_poll() -> None:
     async def main() -> None:
         cluster = SmallCluster(1, 2, 3)

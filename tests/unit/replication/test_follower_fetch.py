@@ -145,6 +145,20 @@ def test_a_follower_reads_to_the_end_of_the_log() -> None:
     simulate(scenario())
 
 
+def test_records_for_a_replica_that_is_added_are_counted() -> None:
+    async def scenario() -> None:
+        partition = lead(FakeProposer(), make_state(isr=(LEADER, SECOND), adding=(THIRD,)))
+        produce(partition, b"a")
+        replicas = keep(partition)
+        FollowingBroker(replicas, SECOND).ask(at(0))
+        assert replicas.meters.reassignment_bytes_out == 0
+        FollowingBroker(replicas, THIRD).ask(at(0))
+        assert replicas.meters.reassignment_bytes_out == partition.log.size
+        assert replicas.meters.replication_bytes_out == 2 * partition.log.size
+
+    simulate(scenario())
+
+
 def test_a_record_wakes_a_waiting_follower_at_once() -> None:
     async def scenario() -> None:
         partition = lead(FakeProposer())
