@@ -314,7 +314,7 @@ class Fetcher:
         if self._counts_throttled and followed.is_throttled(self._broker_id):
             self._throttle.record(len(records))
 
-    def _append_first(self, followed: Followed, first: BeginWithin, log_start_offset: int, now_ms: int) -> None:
+    def _append_first(self, followed: Followed, first: BeginWithin, now_ms: int) -> None:
         """The log begins where the leader's first batch does: append that, and serve nothing below the log start."""
         partition = followed.partition
         if self._is_closed or not self._session.has(followed):
@@ -322,11 +322,14 @@ class Fetcher:
         try:
             if partition.log.end_offset == first.offset:
                 self._append(followed, first.records, now_ms)
-                partition.follow_leader(log_start_offset, log_start_offset)
+                partition.follow_leader(first.log_start_offset, first.log_start_offset)
         except KafkaError as error:
             self._back_off(followed, str(error.message or error))
-            return
-        self._resume(followed)
+        except Exception:
+            logger.exception("%s: the first records of broker %d cannot be appended", partition, self.leader)
+            self._back_off(followed, "its first records cannot be appended")
+        else:
+            self._resume(followed)
 
     def _ask_anew(self, followed: Followed) -> None:
         """An answer was outdated: the session holds an old request, or the metadata has another leader."""
@@ -338,31 +341,30 @@ class Fetcher:
 
     def _obey(self, followed: Followed, verdict: Verdict, now_ms: int) -> None:
         """Do what has to be done before the partition is asked for again."""
-        partition = followed.partition
-        go_on = partial(self._resume, followed)
+        partition, truncations = followed.partition, self._truncations
+        resume = partial(self._resume, followed)
         match verdict:
             case Truncate(offset):
-                self._pause(followed)
-                try:
-                    self._truncations.truncate(partition, offset)
-                except OSError as error:
-                    self._back_off(followed, f"its log cannot be truncated: {describe_error(error)}")
-                    return
-            case StartAnew(offset) | BeginWithin(offset):
-                self._pause(followed)
-                if isinstance(verdict, BeginWithin):
-                    go_on = partial(self._append_first, followed, verdict, partition.log.end_offset, now_ms)
-                try:
-                    self._truncations.start_anew(partition, offset, now_ms)
-                except OSError as error:
-                    self._back_off(followed, f"its log cannot start anew: {describe_error(error)}")
-                    return
+                self._change_log(followed, lambda: truncations.truncate(partition, offset), resume)
+            case StartAnew(offset):
+                self._change_log(followed, lambda: truncations.start_anew(partition, offset, now_ms), resume)
+            case BeginWithin(offset):
+                append_first = partial(self._append_first, followed, verdict, now_ms)
+                self._change_log(followed, lambda: truncations.start_anew(partition, offset, now_ms), append_first)
             case Retry(code, reason):
                 self._back_off(followed, f"{name_error(code)} {reason}".rstrip())
-                return
             case _:
                 raise AssertionError(f"{verdict} needs nothing to be done")
-        running = self._truncations.find(partition)
+
+    def _change_log(self, followed: Followed, begin: Callable[[], None], go_on: Callable[[], None]) -> None:
+        """Begin a truncation, and go on when it is over."""
+        self._pause(followed)
+        try:
+            begin()
+        except OSError as error:
+            self._back_off(followed, f"its log cannot be truncated: {describe_error(error)}")
+            return
+        running = self._truncations.find(followed.partition)
         if running is not None:
             running.add_done_callback(lambda _: go_on())
 

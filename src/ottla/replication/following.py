@@ -67,13 +67,14 @@ class StartAnew:
 
 @dataclass(frozen=True, slots=True)
 class BeginWithin:
-    """The log start is within the leader's first batch, which begins at `offset`: records in it were deleted.
+    """The follower has no record from the leader's log start on, which is inside the leader's first batch.
 
-    This log has no record from the log start on, and a batch is copied as a whole. So remove what is left before it,
-    begin where the batch does, append `records`, and let the log start be where the log ended.
+    DeleteRecords has deleted the records of the batch before it, and a batch is copied as a whole. So remove what is
+    left, begin where the batch does, at `offset`, append `records`, and let the log start be at `log_start_offset`.
     """
 
     offset: int
+    log_start_offset: int
     records: bytes
 
 
@@ -152,15 +153,15 @@ def judge(partition: FollowedPartition, leader: int, asked: FetchPartition, resu
     if log.end_offset in (log.log_start_offset, result.log_start_offset):
         begin = find_begin(records, log.end_offset)
         if begin is not None:
-            return BeginWithin(begin, bytes(records))
+            return BeginWithin(begin, log.end_offset, bytes(records))
     return Append(records)
 
 
-def find_begin(records: Bytes, log_start_offset: int) -> int | None:
-    """Where the first batch begins, if the log start is within it and all batches are sound; otherwise None."""
+def find_begin(records: Bytes, next_offset: int) -> int | None:
+    """Where the first batch begins, if `next_offset` is inside it and all batches are sound; otherwise None."""
     try:
         first = read_header(records)
-        if not 0 <= first.base_offset < log_start_offset < first.next_offset:
+        if not 0 <= first.base_offset < next_offset < first.next_offset:
             return None
         return first.base_offset if check_batches(memoryview(records), first.base_offset) else None
     except CorruptBatch:

@@ -16,6 +16,8 @@ import pytest
 from ottla.errors import ErrorCode, KafkaError
 from ottla.records import batch
 from ottla.records.record import Record
+from ottla.replication.partition import Partition
+from ottla.storage.files import Bytes
 from ottla.storage.log import Log, LogSettings
 from tests.simulation.disk import Crashed
 from tests.simulation.loop import simulate
@@ -312,5 +314,26 @@ def test_a_full_disk_delays_the_beginning(operation: str) -> None:
         await cluster.wait_for_copies()
         check_copy(cluster, 5)
         await cluster.close()
+
+    run(main())
+
+
+def test_an_error_that_nobody_thought_of_delays_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The partition stayed paused until it had another leader.
+    append_as_follower, errors = Partition.append_as_follower, [ValueError("nobody thought of it")]
+
+    def fail_once(self: Partition, records: Bytes, now_ms: int) -> None:
+        if self.broker_id == 2 and errors:
+            raise errors.pop()
+        append_as_follower(self, records, now_ms)
+
+    async def main() -> None:
+        cluster = SmallCluster(1, 2)
+        state = await begin(cluster)
+        monkeypatch.setattr(Partition, "append_as_follower", fail_once)
+        cluster[2].learn(0, state)
+        await cluster.wait_for_copies()
+        assert not errors
+        check_copy(cluster, 5)
 
     run(main())

@@ -82,16 +82,16 @@ def test_an_empty_log_that_starts_within_the_first_batch_begins_where_that_does(
     # DeleteRecords moves a log start to any offset, also into the middle of a batch.
     empty, first = log(55, start=55), encode(50, 10)
     for records in (first, first + encode(60, 3), bytearray(first), memoryview(first)):
-        assert verdict(empty, PartitionResult(3, records=records)) == BeginWithin(50, bytes(records))
+        assert verdict(empty, PartitionResult(3, records=records)) == BeginWithin(50, 55, bytes(records))
     for start in (51, 59):
-        assert verdict(log(start, start=start), PartitionResult(3, records=first)) == BeginWithin(50, first)
+        assert verdict(log(start, start=start), PartitionResult(3, records=first)) == BeginWithin(50, start, first)
 
 
 def test_a_log_that_ends_where_the_leaders_starts_is_as_good_as_empty() -> None:
     # Its last record, 54, is of another epoch than the leader's batch. The leader knows nothing of it: its log starts
     # at 55, and so does the epoch of the batch.
     result = PartitionResult(3, records=encode(50, 10), log_start_offset=55)
-    assert verdict(log(55, (2, 0)), result) == BeginWithin(50, encode(50, 10))
+    assert verdict(log(55, (2, 0)), result) == BeginWithin(50, 55, encode(50, 10))
     assert verdict(log(55, (2, 0)), PartitionResult(3, records=encode(55, 10), log_start_offset=55)) == Append(
         encode(55, 10)
     )
