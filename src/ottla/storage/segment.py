@@ -8,6 +8,7 @@ sealed segment never grows; its size and indexes are read when somebody needs th
 import logging
 from array import array
 from bisect import bisect_right
+from collections.abc import Iterator
 from contextlib import suppress
 
 from ottla.errors import ErrorCode, KafkaError
@@ -243,14 +244,12 @@ class Segment:
         """Whether the batch in the last entry of the time index has the timestamp of that entry."""
         if self._max_timestamp < 0:
             return True
-        try:
+        with suppress(KafkaError):
             location = self.locate(self._max_timestamp_offset)
-        except KafkaError:
-            return False
-        if location is None:
-            return False
-        header = next(scan(self.file, location.position, self.size))[1]
-        return (header.max_timestamp, header.last_offset) == (self._max_timestamp, self._max_timestamp_offset)
+            if location is not None:
+                header = next(scan(self.file, location.position, self.size))[1]
+                return (header.max_timestamp, header.last_offset) == (self._max_timestamp, self._max_timestamp_offset)
+        return False
 
     @property
     def first_timestamp(self) -> int:
@@ -470,7 +469,7 @@ class Segment:
         timestamp, relative_offset = (times.timestamps[-1], times.offsets[-1]) if len(times) else (-1, 0)
         self._max_timestamp, self._max_timestamp_offset = timestamp, self.base_offset + relative_offset
         start = self.offset_index.position_before(relative_offset)
-        for _, header in scan_around(self.file, start, self._size, self.damage):
+        for _, header in self._scan_sound(start, self._size):
             if header.max_timestamp > self._max_timestamp:
                 self._max_timestamp, self._max_timestamp_offset = header.max_timestamp, header.last_offset
 
@@ -525,12 +524,9 @@ class Segment:
         """Rebuild both indexes from the batches' headers. Those of a sealed segment are also written to disk."""
         fresh = self.open_again(self._disk, self._cache)  # an error of the disk leaves this one as it is
         fresh.forget()
-        try:
-            for position, header in scan_around(self.file, 0, self.size, self.damage):
-                fresh._size = position
-                fresh.count_header(header)
-        except CorruptBatch as error:
-            logger.error("%s is damaged: %s", self, error)
+        for position, header in self._scan_sound(0, self.size):
+            fresh._size = position
+            fresh.count_header(header)
         self._cache.forget(self)
         self._offsets, self._times, self._since_entry = fresh._offsets, fresh._times, fresh._since_entry
         self._first_timestamp = fresh._first_timestamp
@@ -538,6 +534,13 @@ class Segment:
         self._rebuilt = True
         if not self.is_active:
             self._keep_indexes()
+
+    def _scan_sound(self, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+        """The batches from position `start` on, around known damage, up to damage of which nobody knew."""
+        try:
+            yield from scan_around(self.file, start, end, self.damage)
+        except CorruptBatch as error:
+            logger.error("%s is damaged: %s", self, error)
 
     def _keep_indexes(self) -> None:
         """Write the rebuilt indexes of a sealed segment. Without room on the disk they stay in memory."""
@@ -566,26 +569,23 @@ class Segment:
         self._cache.admit(self, size)
 
     def _load_offset_index(self) -> None:
-        try:
+        with suppress(FileNotFoundError, CorruptIndex):
             data = self._disk.read(self.path(names.OFFSET_INDEX))
-            self._offsets = OffsetIndex.decode(data)
-        except (FileNotFoundError, CorruptIndex):
-            return self.rebuild_indexes()
-        if not data and self.size > _UNINDEXED_MAX:
-            return self.rebuild_indexes()
-        if not self.is_active:
-            self._cache.admit(self, len(data))
-        return None
+            if data or self.size <= _UNINDEXED_MAX:
+                self._offsets = OffsetIndex.decode(data)
+                if not self.is_active:
+                    self._cache.admit(self, len(data))
+                return
+        self.rebuild_indexes()
 
     def _load_time_index(self) -> None:
-        try:
+        with suppress(FileNotFoundError, CorruptIndex):
             data = self._disk.read(self.path(names.TIME_INDEX))
             self._times = TimeIndex.decode(data)
-        except (FileNotFoundError, CorruptIndex):
-            return self.rebuild_indexes()
-        if not self.is_active:
-            self._cache.admit(self, len(data))
-        return None
+            if not self.is_active:
+                self._cache.admit(self, len(data))
+            return
+        self.rebuild_indexes()
 
     def _read_last_entry(self, suffix: str, entry_size: int) -> bytes | None:
         """Read the last entry of an index file; None if there is none, or the size of the file is wrong."""

@@ -5,10 +5,12 @@ import errno
 import pytest
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.records import batch
 from ottla.storage.log import Log, LogSettings
 from tests.simulation.disk import Crashed, SimulatedDisk
 from tests.unit.storage.logs import (
     DIRECTORY,
+    NOW,
     append,
     batch_of,
     fill,
@@ -209,3 +211,20 @@ def test_a_crash_at_any_file_operation_keeps_what_was_flushed(lose_unsynced: boo
         assert append(log, batch_of(b"v", producer_id=3, sequence=following), leader_epoch=4).base_offset == following
         log.close()
         assert open_log(disk, SMALL, clean=True).end_offset == following + 1
+
+
+def test_a_log_with_damage_that_nobody_knows_of_is_cut() -> None:
+    # The search for the largest timestamp that is left came upon it when the segment had been cut in memory only. At
+    # the next attempt nothing was left to cut, so what was in the file stayed, and was read in place of new records.
+    disk = new_disk()
+    log = new_log(disk, LogSettings(index_interval_bytes=1))
+    for number in range(20):
+        append(log, batch_of(b"%03d" % number, timestamp=NOW + 1000 - number))
+    append(log, batch_of(b"newest", timestamp=NOW + 5000))
+    log.segments[0].file.write_at(3 * len(batch_of(b"000")) + 16, b"\x07")
+    truncate_to(log, 15)
+    appended = append(log, batch_of(b"again"))
+    found = log.read(appended.base_offset, 1000, up_to=log.end_offset, at_least_one=True)
+    assert found is not None and appended.base_offset == 15
+    assert [record.value for record in batch.decode(found.slice.read(), 0)] == [b"again"]
+    assert log.segments[0].file.size == log.segments[0].size
