@@ -168,12 +168,12 @@ class Compaction:
             return True  # it was removed while the others were looked at
         began = asyncio.get_running_loop().time()
         if not await self._flush(partition):
-            return False
+            return partition.state is None
         if self._checkpoints.recovery_point_on_disk(partition) < dirt.up_to:
             # Otherwise recovery could not tell records that compaction removed from those that a power cut took.
             await self._checkpoints.write_recovery_points()
             if self._checkpoints.recovery_point_on_disk(partition) < dirt.up_to:
-                return False
+                return partition.state is None
         left = list(dirt.segments)
         try:
             partition.log.end_swap()
@@ -204,7 +204,7 @@ class Compaction:
         return True
 
     async def _flush(self, partition: Partition) -> bool:
-        """Flush the log up to its end. Returns False if that failed.
+        """Flush the log up to its end. Returns False if that failed, or if the partition is gone.
 
         Markers after the dirty part decide which of its records count. A power cut must not take a marker when records
         of its transaction were compacted already.
@@ -328,18 +328,20 @@ class Compaction:
             await asyncio.sleep(self._ready_at - now)
 
     async def _swap(self, partition: Partition, replaced: list[Segment], deletes_removed_before: int) -> None:
+        log = partition.log
         try:
             await self._swap_in(partition, replaced, deletes_removed_before)
         except OSError as error:
-            if partition.state is None:
+            if partition.state is None or partition.log is not log:
                 raise LogChanged from error  # its directory was renamed
-            if is_failure(error) and partition.log.on_disk_failure is not None:
+            if is_failure(error) and log.on_disk_failure is not None:
                 # It is unknown which of the files are renamed. Opening the log again settles it.
-                partition.log.on_disk_failure(describe_error(error))
+                log.on_disk_failure(describe_error(error))
             raise
 
     async def _swap_in(self, partition: Partition, replaced: list[Segment], deletes_removed_before: int) -> None:
-        swap = Swap(partition.log.files, replaced)
+        log = partition.log
+        swap = Swap(log.files, replaced)
         await self._offload(swap.sync)
         if partition.state is None or partition.is_moving or swap.phase is not Phase.BEGUN:
             raise LogChanged
@@ -348,8 +350,8 @@ class Compaction:
             raise LogChanged
         swap.switch()
         await self._offload(swap.sync)
-        if partition.state is None:
-            raise LogChanged
+        if partition.state is None or partition.log is not log:
+            raise LogChanged  # the replica may have moved to another directory meanwhile
         swap.finish()
         await self._offload(swap.sync)
         swap.end()

@@ -23,6 +23,8 @@ from ottla.replication.in_sync import InSync
 from ottla.replication.partition import Partition
 from ottla.storage.cleaner.child import ChildCompactor
 from ottla.storage.cleaner.order import Uncleanable
+from ottla.storage.cleaner.swap import Phase, Swap
+from ottla.storage.opening import create_log
 from tests.simulation.disk import Crashed, SimulatedDisk
 from tests.simulation.loop import simulate
 from tests.unit.handlers.one_broker import DIRECTORY, FixedClock, listen
@@ -338,6 +340,54 @@ def test_a_disk_that_fails_in_a_swap_takes_its_directory_out_of_service(nth: int
         await again.broker.start()
         assert latest(again.broker.node.replicas.get("table", 0)) == before
         await again.broker.stop(1)
+
+    run(work)
+
+
+def test_a_log_that_moves_to_another_directory_in_a_swap_fails_none() -> None:
+    # The files that the swap was to rename were gone with the old directory. The new one was blamed.
+    async def work() -> None:
+        shop = Workshop()
+        await shop.broker.start()
+        partition = await shop.topic("table")
+        write(partition, 30)
+        old, failures = partition.log, list[str]()
+
+        def move(call: int) -> None:
+            swap = old.files.swap
+            if partition.log is old and isinstance(swap, Swap) and swap.phase is Phase.SWITCHED:
+                copy = create_log(shop.disk, f"{DIRECTORY}/elsewhere-0", old.topic_id, old.settings, NOW)
+                copy.on_disk_failure = failures.append
+                shop.disk.rename(old.directory, f"{old.directory}-delete")
+                partition.switch_log(copy)
+
+        shop.threads.before = move
+        await shop.compact()
+        assert partition.log is not old and not failures and not shop.uncleanable()
+        shop.broker.abort()
+
+    run(work)
+
+
+def test_a_topic_that_is_deleted_before_its_compaction_does_not_end_the_round() -> None:
+    async def work() -> None:
+        shop = Workshop()
+        await shop.broker.start()
+        first, second = await shop.topic("first"), await shop.topic("second")
+        write(first, 40)
+        write(second, 20)
+        flush: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        first.flushing._offload = lambda *_: flush  # type: ignore[assignment]
+        data = bytearray(encode([(b"k", b"not flushed", (), NOW)]))
+        first.append(memoryview(data), check(data), NOW, 1)
+        compacting = asyncio.ensure_future(shop.compact())
+        await asyncio.sleep(1)
+        assert not compacting.done()
+        await shop.broker.node.metadata.change(partial(delete_topic, topic_id=first.topic_id))
+        await compacting
+        assert second.log.first_dirty_offset > 0
+        flush.set_result(None)
+        await shop.broker.stop(1)
 
     run(work)
 
