@@ -264,7 +264,10 @@ class Moves:
             except (KafkaError, _Unreadable):
                 if log.truncations != move.truncations:  # what the thread has read may have been cut off or overwritten
                     raise _Changed from None
-                raise
+                again = _find_pieces(log, copy.end_offset, STEP_BYTES)
+                if [piece.file for piece in again] == [piece.file for piece in pieces]:
+                    raise
+                continue  # retention or compaction has removed a segment
             self.throttle.record(sum(piece.length for piece in pieces))
             while (wait_s := self.throttle.wait_s()) > 0:
                 await asyncio.sleep(wait_s)
