@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -44,7 +45,7 @@ class SlowThreads:
         for future, function, args in waiting:
             try:
                 future.set_result(function(*args))
-            except OSError as error:
+            except Exception as error:
                 future.set_exception(error)
 
 
@@ -232,6 +233,30 @@ def test_a_move_waits_in_peace_while_its_log_is_truncated() -> None:
         threads.become_quick()
         threads.run()
         await wait_for(lambda: directory_of(broker, TOPIC, 0) == new)
+        await broker.stop(1.0)
+
+    run(main())
+
+
+def test_a_move_goes_on_when_a_segment_was_removed_before_its_thread_read_it() -> None:
+    async def main() -> None:
+        broker = await started(new_disk())
+        await create(broker, TOPIC)
+        partition = get(broker)
+        partition.log.settings = replace(partition.log.settings, segment_bytes=1000)
+        for number in range(100):
+            append(partition, b"%d" % number)
+        new = elsewhere(partition)
+        threads = SlowThreads(broker.node.replication.moves, moves._append)
+        broker.node.replication.moves.move(partition, target(broker, new))
+        await wait_for(lambda: threads.waiting)
+        partition.delete_records(90)
+        partition.log.files.drop_before(90)
+        partition.log.files.take_deleted().run()
+        threads.become_quick()
+        threads.run()
+        await wait_for(lambda: directory_of(broker, TOPIC, 0) == new)
+        assert values(partition) == [b"%d" % number for number in range(90, 100)]
         await broker.stop(1.0)
 
     run(main())
