@@ -205,6 +205,10 @@ class ZooKeeperSession:
         self._read_response = client._connection._read_response
         client._connection._read_response = self._read_response_in_order
         self._ticks = 0
+        self._oldest_request: int | None = None
+        """kazoo's number of the oldest request that has no answer yet, as of the last look; None if there was none."""
+        self._silent_ticks = 0
+        """For how many ticks it has been the oldest."""
         self._timer: asyncio.TimerHandle | None = None
         self._ending = threading.Event()
         self._is_killed = False
@@ -318,14 +322,14 @@ class ZooKeeperSession:
         return read_ms, connect_ms
 
     def _read_response_in_order(self, header: Any, *args: Any) -> Any:
-        """kazoo's reading of an answer, which would end kazoo's thread where an answer is missing.
+        """Read one answer. This replaces kazoo's method, whose thread ends when an answer is missing.
 
         A server of an ensemble that lost its leader may leave one out. As with Java's client, the connection is opened
         again then, and nobody knows what became of the requests that were under way.
         """
         pending = self._client._pending
-        if pending and pending[0][-1] != header.xid:
-            raise ConnectionDropped(f"the answer to request {pending[0][-1]} is missing, {header.xid} came")
+        if not pending or pending[0][-1] != header.xid:
+            raise ConnectionDropped(f"an answer is missing: that to request {header.xid} came too early")
         return self._read_response(header, *args)
 
     def _hear(self, state: str) -> None:
@@ -378,8 +382,24 @@ class ZooKeeperSession:
 
     def _tick(self) -> None:
         self._ticks += 1
+        self._ask_if_silent()
         if not self._ending.is_set():
             self._timer = self._loop.call_later(self.timeout_s / TICKS_PER_TIMEOUT, self._tick)
+
+    def _ask_if_silent(self) -> None:
+        """If the oldest request has had no answer for a session time-out, ask for anything.
+
+        The answers come in the order of the requests. If that one is missing, the next answer shows it, and there may
+        be none: who waits for the answer may be the only one who asks.
+        """
+        try:
+            oldest = self._client._pending[0][-1]
+        except IndexError:
+            oldest = None
+        is_silent = oldest is not None and oldest == self._oldest_request
+        self._oldest_request, self._silent_ticks = oldest, self._silent_ticks + 1 if is_silent else 0
+        if is_silent and self._silent_ticks % TICKS_PER_TIMEOUT == 0 and self._state is SessionState.CONNECTED:
+            self._client.exists_async("/")
 
     def _handle_opened_connection(self, session_id: int, timeout_s: float) -> None:
         if self._was_connected and session_id != self._id:
@@ -440,4 +460,5 @@ def _translate(error: BaseException, path: str) -> StoreError:
             return ours(f"{path}: {type(error).__name__}" if path else type(error).__name__, path)
     if isinstance(error, exceptions.ZookeeperError):
         return StoreError(f"{path}: {error!r}", path)
-    return ConnectionLost(f"{path}: {error!r}", path)  # trouble of kazoo's own: the request may have been carried out
+    # An error inside kazoo, not an answer of ZooKeeper: the request may have been carried out.
+    return ConnectionLost(f"{path}: {error!r}", path)

@@ -383,6 +383,28 @@ def test_an_answer_that_zookeeper_leaves_out(zookeeper: str) -> None:
     run(main())
 
 
+def test_an_answer_that_is_left_out_and_followed_by_none(zookeeper: str) -> None:
+    # A broker that asked for nothing else followed the log no more, and missed elections.
+    async def main() -> None:
+        server = ForgetfulServer(zookeeper)
+        async with server.run():
+            other = Member(connect(zookeeper, SHORT_SESSION_S), 2)
+            await other.join()
+            member = Member(connect(server.address, SHORT_SESSION_S), 1)
+            await member.join()
+            await other.metadata.change(count_up("n"))
+            await member.metadata.wait_for_version(other.image.version)
+            server.forgets_next = True  # the answer to its next look at the log
+            await until(lambda: not server.forgets_next)
+            await other.metadata.change(count_up("n"))
+            await member.metadata.wait_for_version(other.image.version)
+            assert server.connections == 2
+            await member.leave()
+        await other.leave()
+
+    run(main())
+
+
 def test_zookeeper_cannot_be_reached() -> None:
     """One line says where it was looked for."""
 
