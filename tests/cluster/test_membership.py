@@ -142,13 +142,14 @@ def test_an_emptied_store_is_refused(cluster: LocalCluster) -> None:
     cluster.create_topic(TOPIC)
     broker = cluster.brokers[0]
     broker.stop()
-    broker._store = MemoryStore()
+    store = broker._store = MemoryStore()
     with pytest.raises(LogBehind, match=r"in the store in memory ends.*zookeeper\.connect.*ottla cluster restore"):
         broker.restart()
     shutil.rmtree(os.path.join(broker.directory, CLUSTER_COPY))  # as a version of Ottla without copies left it
     with pytest.raises(DirectoryError, match="the store in memory is empty"):
         broker.restart()
     assert f"{TOPIC}-0" in _names(broker.directory), "its data is left as it is"
+    assert not store.commits, "and so is the store, which may be that of another cluster"
 
 
 def test_a_directory_of_a_cluster_is_not_opened_without_it() -> None:

@@ -173,6 +173,7 @@ class Member:
         else:
             applied = max(directory.broker_epoch for directory in directories)
             check_not_behind(self._store.name, image.version, applied)
+        await self._membership.prepare()
         return metadata
 
     @property

@@ -25,7 +25,7 @@ from ottla.cli.command_error import FAILURE, USAGE_ERROR, CommandError
 from ottla.cli.exposure import check_exposure, warn_of_loopback
 from ottla.cli.settings import broker_config, data_directories
 from ottla.cluster.metadata_files import DamagedMetadata
-from ottla.cluster.metadata_log import LogBehind
+from ottla.cluster.metadata_log import LogBehind, LogUnavailable
 from ottla.config import BrokerConfig, ConfigError
 from ottla.config.listeners import address_of
 from ottla.errors import KafkaError
@@ -205,7 +205,9 @@ def _explain(error: Exception, config: BrokerConfig) -> str:
     from ottla.observability.endpoint import PortTaken
 
     listeners = ", ".join(f"{listener.host or '*'}:{listener.port}" for listener in config.endpoints.bound)
-    if isinstance(error, ConfigError | DamagedMetadata | DirectoryError | LogBehind | PortTaken | StoreError):
+    if isinstance(
+        error, ConfigError | DamagedMetadata | DirectoryError | LogBehind | LogUnavailable | PortTaken | StoreError
+    ):
         return str(error)
     if isinstance(error, KafkaError):
         return error.message or str(error)

@@ -39,6 +39,7 @@ async def keep_broker_ids(session: StoreSession, broker_ids: Iterable[int]) -> N
 
 
 async def _take_next(session: StoreSession, reserved_max: int) -> int:
+    await session.claim()
     for path in (znodes.ROOT, znodes.BROKER_IDS):
         await create_if_missing(session, path)
     node = await session.get(znodes.BROKER_IDS)

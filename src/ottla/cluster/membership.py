@@ -23,6 +23,7 @@ from ottla.cluster.registration import BrokerRegistration, register_broker
 from ottla.cluster.shared_log import SharedLog
 from ottla.cluster.store import (
     NoNode,
+    NotAllowed,
     SessionState,
     Store,
     StoreError,
@@ -69,12 +70,17 @@ class Membership:
         return self._connection.timeout_s
 
     async def connect(self) -> None:
-        """Open a session and create the nodes of a new cluster. StoreUnavailable if the store cannot be reached."""
+        """Open a session. StoreUnavailable if the store cannot be reached. Nothing is written."""
         await self._connection.open()
+
+    async def prepare(self) -> None:
+        """Claim the store, and create the nodes of a new cluster. StoreUnavailable if that is impossible."""
         for _ in range(SETUP_ATTEMPTS):
             try:
                 await create_layout(await self._connection.wait_until_connected())
                 return
+            except NotAllowed as error:
+                raise StoreUnavailable(str(error)) from None
             except StoreError as error:
                 failure = error
         raise StoreUnavailable(f"the nodes of the cluster could not be created: {failure}")

@@ -286,6 +286,9 @@ class MemorySession:
     async def commit(self, operations: Sequence[Operation]) -> None:
         await self._request("commit", operations, lambda: self._store.commit(self, operations))
 
+    async def claim(self) -> None:
+        """A store in memory has no paths, and belongs to its test."""
+
     async def sync(self) -> None:
         await self._request("sync", (), lambda: self._store.sync(self))
 

@@ -8,7 +8,8 @@ from ottla.cluster.store import Create, Delete, NodeExists, NoNode, StoreSession
 
 
 async def create_layout(session: StoreSession) -> None:
-    """Create the nodes that every cluster has. A new cluster has a head at version 0 then."""
+    """Claim the store, and create the nodes that every cluster has. A new cluster has a head at version 0 then."""
+    await session.claim()
     for path in znodes.LAYOUT:
         await create_if_missing(session, path)
     await create_if_missing(session, znodes.HEAD, znodes.encode_head(0))

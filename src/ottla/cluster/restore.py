@@ -13,12 +13,11 @@ from ottla.cluster.changes import MalformedEntry
 from ottla.cluster.connection import StoreConnection
 from ottla.cluster.image import Image, ReplayError
 from ottla.cluster.metadata_files import split
-from ottla.cluster.metadata_log import LogUnavailable, replay_entries
+from ottla.cluster.metadata_log import LogDisconnected, LogUnavailable, replay_entries
 from ottla.cluster.nodes import create_if_missing, create_layout, delete_nodes
 from ottla.cluster.shared_log import SharedLog
 from ottla.cluster.store import (
     Create,
-    NodeData,
     NodeExists,
     NoNode,
     SetData,
@@ -38,9 +37,7 @@ async def read_version(store: Store) -> int:
     """The version at which the metadata in a store ends, 0 if it holds none. Nothing is written."""
     session = await store.open(lambda state: None)
     try:
-        return znodes.decode_head((await session.get(znodes.HEAD)).data)
-    except NoNode:
-        return 0
+        return await _read_version(session)
     finally:
         await session.close()
 
@@ -51,11 +48,7 @@ async def check_restore(store: Store, image: Image, random: Random, offload: Off
     Nothing is written.
     """
     async with _connect(store, random, offload) as (session, log):
-        try:
-            head = await session.get(znodes.HEAD)
-        except NoNode:
-            return 0
-        return await _check(store.name, session, log, head, image)
+        return await _check(store.name, session, log, image)
 
 
 async def restore_store(store: Store, image: Image, random: Random, offload: Offload) -> int:
@@ -64,9 +57,11 @@ async def restore_store(store: Store, image: Image, random: Random, offload: Off
     StoreUnavailable if the store holds another cluster, or is not behind the copy. Brokers must be stopped.
     """
     async with _connect(store, random, offload) as (session, log):
-        await create_layout(session)
+        version = await _check(store.name, session, log, image)
+        await create_layout(session)  # only now: this protects the nodes, which may be those of another cluster
         head, pointer_node = await session.get(znodes.HEAD), await session.get(znodes.SNAPSHOT)
-        version = await _check(store.name, session, log, head, image)
+        if znodes.decode_head(head.data) != version:
+            raise StoreUnavailable(f"somebody else has written to {store.name} meanwhile")
         old = SnapshotPointer.decode(pointer_node.data)
         await keep_broker_ids(session, (*image.brokers, image.largest_unregistered))
         parts = list(split(image.snapshot()))
@@ -98,34 +93,49 @@ async def _connect(store: Store, random: Random, offload: Offload) -> AsyncItera
         await connection.close()
 
 
-async def _check(where: str, session: StoreSession, log: SharedLog, head: NodeData, image: Image) -> int:
-    """The version of a store with this head. StoreUnavailable if the image must not be written into it."""
-    version = znodes.decode_head(head.data)
-    held = await _read_cluster_id(log, where) if version else None
+async def _check(store_name: str, session: StoreSession, log: SharedLog, image: Image) -> int:
+    """The version of the store, 0 if it is empty. StoreUnavailable if the image must not be written into it."""
+    version = await _read_version(session)
+    held = await _read_cluster_id(log, store_name) if version else None
     if held not in (None, image.cluster_id):
         raise StoreUnavailable(
-            f"{where} holds cluster {held}, and the copy is of cluster {image.cluster_id}: name the path of that one"
+            f"{store_name} holds cluster {held}, and the copy is of cluster {image.cluster_id}: give the path of that "
+            f"one with --zookeeper HOST:PORT/PATH"
         )
+    if not version:
+        return 0
     alive = znodes.list_alive(await session.children(znodes.ALIVE))
     if alive:
         brokers = ", ".join(str(broker_id) for broker_id in sorted({broker_id for broker_id, _ in alive}))
         raise StoreUnavailable(
-            f"brokers are running on {where}: {brokers}. Stop them first; one that was killed is gone when its session "
-            f"has timed out"
+            f"brokers are running on {store_name}: {brokers}. Stop them first; one that was killed is gone when its "
+            f"session has timed out"
         )
     if version >= image.version:
-        raise StoreUnavailable(f"{where} is at version {version}, the copy only at {image.version}: keep what is there")
+        raise StoreUnavailable(
+            f"{store_name} is at version {version}, the copy only at {image.version}: keep what is there"
+        )
     return version
 
 
-async def _read_cluster_id(log: SharedLog, where: str) -> str | None:
+async def _read_version(session: StoreSession) -> int:
+    """The version of the newest entry, 0 if there is none."""
+    try:
+        return znodes.decode_head((await session.get(znodes.HEAD)).data)
+    except NoNode:
+        return 0
+
+
+async def _read_cluster_id(log: SharedLog, store_name: str) -> str | None:
     """The cluster whose metadata the store holds, None if no broker has registered yet."""
     try:
         return replay_entries(await log.read(0)).cluster_id
+    except LogDisconnected as error:
+        raise StoreUnavailable(f"the connection to {store_name} was lost: {error}. Try again") from None
     except (LogUnavailable, MalformedEntry, ReplayError) as error:
         raise StoreUnavailable(
-            f"what {where} holds cannot be read, so it may be another cluster: {error}. If it is not, delete that, or "
-            f"restore into an empty path"
+            f"what {store_name} holds cannot be read, so it may be another cluster: {error}. If it is not, delete "
+            f"that, or restore into an empty path"
         ) from None
 
 

@@ -124,6 +124,10 @@ class SharedLog:
 
     async def read(self, after: int, *, newest: bool = True) -> Sequence[Entry]:
         session, head = await self._reach(lambda session: self._read_head(session, newest))
+        if head is None:
+            if after:
+                raise LogUnavailable(f"{self._connection.store_name} holds no metadata")
+            return []  # nobody has created the nodes of the cluster yet
         if newest:
             check_not_behind(self._connection.store_name, head.version, after)
         for attempt in range(RESTARTS_MAX):
@@ -266,11 +270,15 @@ class SharedLog:
         except StoreError as error:
             raise _explain_unavailable(error) from None
 
-    async def _read_head(self, session: StoreSession, newest: bool) -> _Head:
-        if newest:
-            _, head = await asyncio.gather(session.sync(), self._get_head(session))
-            return head
-        return await self._get_head(session)
+    async def _read_head(self, session: StoreSession, newest: bool) -> _Head | None:
+        """The head, None if there is none."""
+        try:
+            if newest:
+                _, head = await asyncio.gather(session.sync(), self._get_head(session))
+                return head
+            return await self._get_head(session)
+        except NoNode:
+            return None
 
     async def _get_head(self, session: StoreSession) -> _Head:
         node = await session.get(znodes.HEAD)

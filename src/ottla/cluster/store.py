@@ -44,7 +44,7 @@ class NotEmpty(StoreError):
 
 
 class NotAllowed(StoreError):
-    """The node belongs to somebody else."""
+    """The node belongs to somebody else. The message is one line for the person who starts the broker."""
 
 
 class Disconnected(StoreError):
@@ -143,6 +143,11 @@ class StoreSession(Protocol):
 
     async def commit(self, operations: Sequence[Operation]) -> None:
         """Apply all operations, or none: then the error is that of the first operation that failed."""
+
+    async def claim(self) -> None:
+        """Make the store this client's own: there is the path that all nodes are below, and nobody else may use them if
+        the store is to be protected. NotAllowed if a node belongs to somebody else already. `Store.open` does not do
+        this, so that a store can be looked at first: it may be another cluster's."""
 
     async def sync(self) -> None:
         """Later reads see everything that was committed by anybody before this call."""

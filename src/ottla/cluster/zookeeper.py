@@ -65,7 +65,6 @@ _ERRORS: dict[type[Exception], type[StoreError]] = {
     exceptions.OperationTimeoutError: ConnectionLost,
     exceptions.SessionExpiredError: SessionExpired,
     exceptions.SessionMovedError: ConnectionLost,
-    exceptions.NoAuthError: NotAllowed,
 }
 
 logger = logging.getLogger(__name__)
@@ -85,10 +84,10 @@ class ZooKeeper:
         protect_nodes: bool = False,
         tls: TlsContext | None = None,
     ) -> None:
-        """`connect` is host:port,host:port/path, ValueError if it is not; the path is created if it does not exist.
+        """`connect` is host:port,host:port/path, ValueError if it is not.
 
         `credentials` is user:password for ZooKeeper's digest authentication. `protect_nodes` restricts every node to
-        these credentials (zookeeper.set.acl), also those that others have created before.
+        these credentials (zookeeper.set.acl); `StoreSession.claim` does so with those that others have created before.
         """
         self.addresses, self._root = parse_zookeeper_connect(connect)
         self.name = f"ZooKeeper at {self.addresses}{self._root}"
@@ -102,20 +101,11 @@ class ZooKeeper:
         self._tls = tls
 
     async def open(self, on_state: Callable[[SessionState], None]) -> StoreSession:
-        session = ZooKeeperSession(self._make_client, self._root, on_state, self._tls)
+        session = ZooKeeperSession(self._make_client, self._root, self._owner, on_state, self._tls)
         try:
             async with asyncio.timeout(self._connection_timeout_s):
                 await session.connected
-                await session.create_root()
-                if self._owner is not None:
-                    await session.protect(znodes.ROOT, self._owner)
                 return session
-        except NotAllowed as error:
-            session.abandon()
-            raise StoreUnavailable(
-                f"zookeeper.set.acl: the node {self._root}{error.path} in ZooKeeper belongs to somebody else, and"
-                " zookeeper.credentials do not suffice to protect it. Remove it, or use the credentials of its owner"
-            ) from None
         except (TimeoutError, StoreError) as error:
             session.abandon()
             reason = f"not within {self._connection_timeout_s:g} s" if isinstance(error, TimeoutError) else error
@@ -184,10 +174,12 @@ class ZooKeeperSession:
         self,
         new_client: Callable[[_LoopHandler], Any],
         root: str,
+        owner: ACL | None,
         on_state: Callable[[SessionState], None],
         tls: TlsContext | None,
     ) -> None:
         self._root = root
+        self._owner = owner
         self._on_state = on_state
         self._loop = asyncio.get_running_loop()
         self._state = SessionState.SUSPENDED
@@ -249,20 +241,21 @@ class ZooKeeperSession:
             if isinstance(result, Exception) and not isinstance(
                 result, exceptions.RolledBackError | exceptions.RuntimeInconsistency
             ):
-                raise _translate(result, operation.path)
+                raise self._translate(result, operation.path)
 
     async def sync(self) -> None:
         await self._request(lambda: self._client.sync_async(self._root or "/"), "")
 
-    async def create_root(self) -> None:
-        """Create the path that all nodes are below."""
+    async def claim(self) -> None:
         parts = self._root.split("/")[1:]
         for count in range(1, len(parts) + 1):
             transaction = self._client.transaction()
             transaction.create("/" + "/".join(parts[:count]), acl=OPEN_ACL_UNSAFE)  # others may have paths beside ours
             await self._request(transaction.commit_async, "")
+        if self._owner is not None:
+            await self._protect(znodes.ROOT, self._owner)
 
-    async def protect(self, path: str, owner: ACL) -> None:
+    async def _protect(self, path: str, owner: ACL) -> None:
         """Let the owner alone use a node and all nodes below it. Nodes that were created before zookeeper.set.acl was
         set, or by a stranger before the first broker started, could otherwise be changed by everybody."""
         full = self._root + path
@@ -273,7 +266,7 @@ class ZooKeeperSession:
             names = await self.children(path)
         except NoNode:
             return
-        await asyncio.gather(*(self.protect(f"{path}/{name}", owner) for name in names))
+        await asyncio.gather(*(self._protect(f"{path}/{name}", owner) for name in names))
 
     async def close(self) -> None:
         self._change(SessionState.CLOSED)
@@ -296,7 +289,7 @@ class ZooKeeperSession:
             if result.exception is None:
                 future.set_result(result.value)
             else:
-                future.set_exception(_translate(result.exception, path))
+                future.set_exception(self._translate(result.exception, path))
 
         send().rawlink(finish)
         return await future
@@ -312,6 +305,21 @@ class ZooKeeperSession:
                 transaction.set_data(path, data, version)
             case Check(_, version):
                 transaction.check(path, version)
+
+    def _translate(self, error: BaseException, path: str) -> StoreError:
+        if isinstance(error, exceptions.NoAuthError):
+            return NotAllowed(
+                f"the node {self._root}{path} in ZooKeeper belongs to somebody else, and zookeeper.credentials do not "
+                f"suffice to use it. Remove it, or use the credentials of its owner",
+                path,
+            )
+        for kind, ours in _ERRORS.items():
+            if isinstance(error, kind):
+                return ours(f"{path}: {type(error).__name__}" if path else type(error).__name__, path)
+        if isinstance(error, exceptions.ZookeeperError):
+            return StoreError(f"{path}: {error!r}", path)
+        # An error inside kazoo, not an answer of ZooKeeper: the request may have been carried out.
+        return ConnectionLost(f"{path}: {error!r}", path)
 
     # In kazoo's thread
 
@@ -452,13 +460,3 @@ class _EventWatch:
 
     def __hash__(self) -> int:
         return hash(self._watch)
-
-
-def _translate(error: BaseException, path: str) -> StoreError:
-    for kind, ours in _ERRORS.items():
-        if isinstance(error, kind):
-            return ours(f"{path}: {type(error).__name__}" if path else type(error).__name__, path)
-    if isinstance(error, exceptions.ZookeeperError):
-        return StoreError(f"{path}: {error!r}", path)
-    # An error inside kazoo, not an answer of ZooKeeper: the request may have been carried out.
-    return ConnectionLost(f"{path}: {error!r}", path)

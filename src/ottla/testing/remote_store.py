@@ -93,6 +93,9 @@ class RemoteSession:
     async def commit(self, operations: Sequence[Operation]) -> None:
         await self._request("commit", operations=encode_operations(operations))
 
+    async def claim(self) -> None:
+        """See `MemorySession.claim`."""
+
     async def sync(self) -> None:
         await self._request("sync")
 

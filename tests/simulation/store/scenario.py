@@ -117,6 +117,7 @@ class Life:
             try:
                 await self.membership.connect()
                 await self.metadata.load()
+                await self.membership.prepare()
                 break
             except (StoreError, LogUnavailable):
                 await asyncio.sleep(1)

@@ -66,6 +66,7 @@ class Member:
     async def join(self) -> int:
         await self.membership.connect()
         await self.metadata.load()
+        await self.membership.prepare()
         self._follower = asyncio.create_task(self.metadata.follow(), name=f"follower of {self.id}")
         return await self.register()
 

@@ -18,6 +18,7 @@ from ottla.cluster.changes import ConfigResource, SetConfig
 from ottla.cluster.decision import Decision
 from ottla.cluster.memory_store import MemoryStore
 from ottla.cluster.registration import become_controller
+from ottla.cluster.restore import check_restore, restore_store
 from ottla.cluster.store import (
     BadVersion,
     Check,
@@ -34,6 +35,7 @@ from ottla.cluster.store import (
     SetData,
     Store,
     StoreError,
+    StoreSession,
     StoreUnavailable,
 )
 from ottla.cluster.zookeeper import ZooKeeper
@@ -41,7 +43,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.testing.remote_store import RemoteStore
 from ottla.testing.store_server import StoreServer
 from tests.patience import PATIENCE_S
-from tests.unit.cluster.cluster_members import Member, count_up
+from tests.unit.cluster.cluster_members import Member, count_up, offload
 
 SESSION_S = 10.0
 """Long enough that a busy machine ends no session."""
@@ -70,6 +72,17 @@ def ignore(state: SessionState) -> None:
     """For sessions whose state nobody looks at."""
 
 
+async def open_claimed(store: Store, hear: Callable[[SessionState], None] = ignore) -> StoreSession:
+    session = await store.open(hear)
+    await session.claim()
+    return session
+
+
+def protecting(address: str, credentials: str = "me:secret") -> ZooKeeper:
+    """With zookeeper.set.acl."""
+    return ZooKeeper(address, SESSION_S, PATIENCE_S, credentials, protect_nodes=True)
+
+
 @pytest.fixture(params=["zookeeper", "memory", "served"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """ZooKeeper, the store in memory, and that store served to another process: what one does, the others do."""
@@ -87,7 +100,7 @@ def test_operations_and_their_errors(store: Store) -> None:
     """A commit is all or nothing, and its error names the node. Versions count the changes of data."""
 
     async def main() -> None:
-        session = await store.open(ignore)
+        session = await open_claimed(store)
         await session.commit([Create("/a", b"1"), Create("/a/b", b"2"), Create("/e", ephemeral=True)])
         assert await session.get("/a") == (b"1", 0, 0)
         assert (await session.get("/e")).owner == session.id
@@ -122,7 +135,7 @@ def test_watches_fire_once_and_before_the_change_is_read(store: Store) -> None:
     """On data, on children, on deletion; not for a change that the reader has seen."""
 
     async def main() -> None:
-        writer, reader = await store.open(ignore), await store.open(ignore)
+        writer, reader = await open_claimed(store), await open_claimed(store)
         await writer.commit([Create("/a", b"1"), Create("/a/b")])
         await reader.sync()
         heard: list[str] = []
@@ -152,7 +165,7 @@ def test_the_end_of_a_session(store: Store) -> None:
     """Closed: its nodes are gone at once. Abandoned: after the time-out, not before."""
 
     async def main() -> None:
-        watcher, closed, abandoned = [await store.open(ignore) for _ in range(3)]
+        watcher, closed, abandoned = [await open_claimed(store) for _ in range(3)]
         await closed.commit([Create("/closed", ephemeral=True)])
         await abandoned.commit([Create("/abandoned", ephemeral=True)])
         await closed.close()
@@ -169,7 +182,7 @@ def test_the_end_of_a_session(store: Store) -> None:
                 break
             except (ConnectionLost, Disconnected, SessionExpired):  # a busy machine may end this session, too
                 watcher.abandon()
-                watcher = await store.open(ignore)
+                watcher = await open_claimed(store)
             await asyncio.sleep(0.05)
         assert time.monotonic() - began > SHORT_SESSION_S / 2
         await watcher.close()
@@ -369,7 +382,7 @@ def test_an_answer_that_zookeeper_leaves_out(zookeeper: str) -> None:
         server = ForgetfulServer(zookeeper)
         states: list[SessionState] = []
         async with server.run():
-            session = await connect(server.address).open(states.append)
+            session = await open_claimed(connect(server.address), states.append)
             server.forgets_next = True
             outcomes = await asyncio.gather(
                 session.commit([Create("/done", b"x")]), session.get("/done"), return_exceptions=True
@@ -449,10 +462,10 @@ def test_credentials_protect_the_nodes(zookeeper: str) -> None:
     """With zookeeper.set.acl, a client without the credentials reads nothing."""
 
     async def main() -> None:
-        owner = await ZooKeeper(zookeeper, SESSION_S, PATIENCE_S, "me:secret", protect_nodes=True).open(ignore)
+        owner = await open_claimed(protecting(zookeeper))
         await owner.commit([Create("/secrets", b"1")])
         assert (await owner.get("/secrets")).data == b"1"
-        stranger = await connect(zookeeper).open(ignore)
+        stranger = await open_claimed(connect(zookeeper))
         with pytest.raises(StoreError):
             await stranger.get("/secrets")
         await owner.close()
@@ -465,9 +478,9 @@ def test_nodes_that_were_open_before_are_protected(zookeeper: str) -> None:
     """zookeeper.set.acl counts for a cluster that had none, and for nodes that a stranger created before it started."""
 
     async def main() -> None:
-        stranger = await connect(zookeeper).open(ignore)
+        stranger = await open_claimed(connect(zookeeper))
         await stranger.commit([Create("/ottla"), Create("/ottla/log"), Create("/ottla/log/1", b"before")])
-        owner = await ZooKeeper(zookeeper, SESSION_S, PATIENCE_S, "me:secret", protect_nodes=True).open(ignore)
+        owner = await open_claimed(protecting(zookeeper))
         for attempt in (
             stranger.get("/ottla/log/1"),
             stranger.children("/ottla/log"),
@@ -485,14 +498,39 @@ def test_nodes_that_were_open_before_are_protected(zookeeper: str) -> None:
 
 
 def test_a_node_of_somebody_else_is_not_used(zookeeper: str) -> None:
-    """A broker that is to protect its nodes does not start on one that another user may change."""
+    """A broker does not start on nodes that another user has protected, or may change although they are to be."""
 
     async def main() -> None:
-        other = await ZooKeeper(zookeeper, SESSION_S, PATIENCE_S, "other:secret", protect_nodes=True).open(ignore)
+        other = await open_claimed(protecting(zookeeper, "other:secret"))
         await other.commit([Create("/ottla")])
-        with pytest.raises(StoreUnavailable, match=r"zookeeper.set.acl: the node .*/ottla .* belongs to somebody else"):
-            await ZooKeeper(zookeeper, SESSION_S, PATIENCE_S, "me:secret", protect_nodes=True).open(ignore)
+        for store in (protecting(zookeeper), connect(zookeeper)):
+            with pytest.raises(StoreUnavailable, match=r"the node .*/ottla.* belongs to somebody else"):
+                await Member(store, 1).join()
         await other.close()
+
+    run(main())
+
+
+def test_a_store_that_is_only_looked_at_stays_as_it_was(zookeeper: str) -> None:
+    # A dry run of a restore, or a broker, with zookeeper.set.acl and the path of another cluster: it took the nodes of
+    # that cluster for its own, and whose they were could not start any more.
+    async def main() -> None:
+        theirs = Member(connect(f"{zookeeper}/theirs"), 1, cluster_id="theirs")
+        await theirs.join()
+        await theirs.leave()
+        ours = Member(connect(f"{zookeeper}/ours"), 1, cluster_id="ours")
+        await ours.join()
+        for _ in range(3):
+            await ours.metadata.change(count_up("n"))
+        await ours.leave()
+        for ask in (check_restore, restore_store):
+            with pytest.raises(StoreUnavailable, match="holds cluster theirs, and the copy is of cluster ours"):
+                await ask(protecting(f"{zookeeper}/theirs"), ours.image, Random(1), offload)
+        assert await check_restore(protecting(f"{zookeeper}/typo"), ours.image, Random(1), offload) == 0
+        assert await Member(connect(f"{zookeeper}/theirs"), 1, cluster_id="theirs").join() > 0
+        top = await connect(zookeeper).open(ignore)
+        assert await top.children("") == ["ours", "theirs"]
+        await top.close()
 
     run(main())
 

@@ -87,6 +87,7 @@ def test_a_broker_speaks_tls_with_zookeeper(zookeeper: str, tmp_path: Path) -> N
             }
         )
         session = await find_zookeeper(config).open(lambda state: None)
+        await session.claim()
         await session.commit([Create("/node", b"data")])
         assert (await session.get("/node")).data == b"data"
         await session.close()
