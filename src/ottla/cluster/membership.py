@@ -148,7 +148,7 @@ class Membership:
     def _handle_state_change(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
             self.meter.expirations += 1
-            logger.warning("broker %d: the session with the store has expired", self.broker_id)
+            logger.warning("broker %d: the session with %s has expired", self.broker_id, self._connection.store_name)
             self.on_expired()
         elif state is SessionState.SUSPENDED:
             self._is_suspended = True

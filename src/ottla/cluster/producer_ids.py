@@ -26,27 +26,28 @@ class ProducerIds:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._block = range(0)
-        self._reserve = range(0)
+        self._spare = range(0)
+        """The block that comes after the one in use."""
 
     async def next(self) -> int:
         """An unused producer id. COORDINATOR_LOAD_IN_PROGRESS, as in Kafka, if no block can be reserved now: producers
         retry after it."""
         while not self._block:
-            if self._reserve:
-                self._block, self._reserve = self._reserve, range(0)
+            if self._spare:
+                self._block, self._spare = self._spare, range(0)
                 break
             try:
-                self._reserve = await self._reserve_block()
+                self._spare = await self._reserve_block()
             except KafkaError as error:
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"no producer id: {error}") from None
         producer_id, self._block = self._block[0], self._block[1:]
         return producer_id
 
     async def refill(self) -> None:
-        """Reserve another block, if there is none behind the one in use. Nothing happens if that is impossible now."""
-        if not self._reserve:
+        """Reserve a spare block, if there is none. Nothing happens if that is impossible now."""
+        if not self._spare:
             with suppress(KafkaError):
-                self._reserve = await self._reserve_block()
+                self._spare = await self._reserve_block()
 
     async def _reserve_block(self) -> range:
         decide = partial(

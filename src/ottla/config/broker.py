@@ -24,8 +24,8 @@ OLD_ADDRESS = {"host.name", "port"}
 OLD_ADVERTISED_ADDRESS = {"advertised.host.name", "advertised.port"}
 OLD_DEFAULT_PORT = 9092
 TYPO_LIKENESS = 0.8
-"""How like the name of a setting another name is that was probably meant for it. Names of plug-ins are less like it:
-confluent.license.topic.replication.factor is 0.78 like offsets.topic.replication.factor."""
+"""The similarity (of difflib) from which on an unknown name counts as a misspelled setting. Names of plug-ins are below
+it: confluent.license.topic.replication.factor and offsets.topic.replication.factor have 0.78."""
 
 
 class BrokerConfig(BrokerSettings):

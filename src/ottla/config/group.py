@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _DURATION = re.compile(r"P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?", re.ASCII | re.IGNORECASE)
 _BY_DURATION = "by_duration:"
+NO_SHARE_GROUPS = "No effect: share groups are not supported."
 
 
 def _offset_reset(value: str) -> str | None:
@@ -69,59 +70,59 @@ class GroupConfig(Settings):
         1000,
         at_least(0),
         synonyms=_of_broker("share.assignment.interval.ms"),
-        doc="No effect: share groups are not supported.",
+        doc=NO_SHARE_GROUPS,
     )
     share_auto_offset_reset = Setting(
         STRING,
         "latest",
         _offset_reset,
-        doc="No effect: share groups are not supported.",
+        doc=NO_SHARE_GROUPS,
     )
     share_delivery_count_limit = Setting(
         INT,
         5,
         at_least(2),
         synonyms=_of_broker("share.delivery.count.limit"),
-        doc="No effect: share groups are not supported.",
+        doc=NO_SHARE_GROUPS,
     )
     share_heartbeat_interval_ms = Setting(
         INT,
         5000,
         at_least(1),
         synonyms=_of_broker("share.heartbeat.interval.ms"),
-        doc="No effect: share groups are not supported.",
+        doc=NO_SHARE_GROUPS,
     )
     share_isolation_level = Setting(
         STRING,
         "read_uncommitted",
         one_of("read_committed", "read_uncommitted"),
-        doc="No effect: share groups are not supported.",
+        doc=NO_SHARE_GROUPS,
     )
     share_partition_max_record_locks = Setting(
         INT,
         2000,
         at_least(100),
         synonyms=_of_broker("share.partition.max.record.locks"),
-        doc="No effect: share groups are not supported.",
+        doc=NO_SHARE_GROUPS,
     )
     share_record_lock_duration_ms = Setting(
         INT,
         30_000,
         at_least(1000),
         synonyms=_of_broker("share.record.lock.duration.ms"),
-        doc="No effect: share groups are not supported.",
+        doc=NO_SHARE_GROUPS,
     )
     share_renew_acknowledge_enable = Setting(
         BOOLEAN,
         True,
-        doc="No effect: share groups are not supported.",
+        doc=NO_SHARE_GROUPS,
     )
     share_session_timeout_ms = Setting(
         INT,
         45_000,
         at_least(1),
         synonyms=_of_broker("share.session.timeout.ms"),
-        doc="No effect: share groups are not supported.",
+        doc=NO_SHARE_GROUPS,
     )
     streams_assignment_interval_ms = Setting(
         INT,

@@ -61,7 +61,7 @@ def find_all(node: Node, call: Call[DeleteTopicsRequest]) -> list[TopicImage | D
     by its id, but only for a client that may delete it: others would learn which id belongs to a name.
     """
     named = Counter((topic.name, topic.topic_id) for topic in call.body.topics)
-    times = Counter(topic.topic_id for topic in call.body.topics if topic.name is None)
+    mentions = Counter(topic.topic_id for topic in call.body.topics if topic.name is None)
     may_delete_all = may(node, call, rights.DELETE_CLUSTER, silent=True)
     found: set[bytes] = set()
     outcomes: list[TopicImage | DeletableTopicResult] = []
@@ -74,14 +74,17 @@ def find_all(node: Node, call: Call[DeleteTopicsRequest]) -> list[TopicImage | D
         except KafkaError as error:
             outcomes.append(report(error, asked.name, topic_id))
             continue
-        times[topic.id] += name is not None
+        if name is not None:  # those by id are counted already, also if they are refused
+            mentions[topic.id] += 1
         if topic.id not in found:
             found.add(topic.id)
             outcomes.append(topic)
-    both = KafkaError(ErrorCode.INVALID_REQUEST, "the request names this topic by its name and by its id")
+    twice = KafkaError(ErrorCode.INVALID_REQUEST, "the request names this topic by its name and by its id")
     return [
-        report(both, each.name, each.id) if isinstance(each, TopicImage) and times[each.id] > 1 else each
-        for each in outcomes
+        report(twice, outcome.name, outcome.id)
+        if isinstance(outcome, TopicImage) and mentions[outcome.id] > 1
+        else outcome
+        for outcome in outcomes
     ]
 
 

@@ -56,13 +56,13 @@ def handle(
         if known is not None and (node.authorizer is None or may_share(node, call, topics[0])):
             return known
     if topics is not None and len(topics) > 1:
-        call.body.topics = drop_ignored(topics, call.version)
+        call.body.topics = choose_topics_to_answer(topics, call.version)
     if node.catch_up is not None and any(is_unknown(node, call, asked) for asked in call.body.topics or ()):
         return answer_after_catching_up(node, node.catch_up, call)
     return answer(node, call)
 
 
-def drop_ignored(topics: list[MetadataRequestTopic], version: int) -> list[MetadataRequestTopic]:
+def choose_topics_to_answer(topics: list[MetadataRequestTopic], version: int) -> list[MetadataRequestTopic]:
     """The topics to answer: as in Kafka, each once, and none by name if the request has ids."""
     if version >= 12 and {asked.topic_id for asked in topics} != NO_IDS:
         return list({asked.topic_id: asked for asked in topics if asked.topic_id != ZERO_UUID}.values())

@@ -67,7 +67,8 @@ REQUEST_REMOTE_TIME = Family(
 )
 PURGATORY = _make_gauge(
     "kafka_server_delayedoperationpurgatory_purgatorysize",
-    "Produce requests that wait for replicas, and Fetch requests that wait for records.",
+    "Produce requests that wait for replicas, for a check of their records or for a transaction coordinator, and Fetch "
+    "requests that wait for records.",
     "delayedoperation",
 )
 REQUEST_ERRORS = _make_counter(f"{_REQUESTS}_errors_total", "Error codes in answers.", "request", "error")

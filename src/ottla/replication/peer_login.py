@@ -104,7 +104,7 @@ class PeerLogin:
     async def _renew(self, connection: PeerConnection) -> None:
         try:
             await self.enter(connection)
-        except PeerUnavailable as error:  # the other broker closes the connection; a new one begins with a login
+        except Exception as error:  # the other broker closes the connection; a new one begins with a login
             logger.info("the login at another broker was not renewed: %s", error)
 
     async def _authenticate(self, connection: PeerConnection) -> int:

@@ -31,7 +31,7 @@ class ReplicationThrottle:
         self._credit = 0.0
         self._counted_at = now()
         self.bytes = 0
-        """Bytes of throttled replicas so far. The metrics show them."""
+        """Bytes of throttled replicas since the start of the broker."""
 
     @property
     def is_unlimited(self) -> bool:

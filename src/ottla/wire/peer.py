@@ -75,7 +75,7 @@ async def open_peer(
             if login is not None:
                 await login(connection)
             connection.become_ready()
-        if not connection.is_ready:  # it ended right behind the last answer
+        if not connection.is_ready:  # the other broker closed it right after its last answer
             raise PeerUnavailable(f"{name}: the connection was closed")
     except PeerUnavailable:
         raise
@@ -85,7 +85,7 @@ async def open_peer(
         raise PeerUnavailable(f"{name}: no answer within {timeout_s:g} s") from error
     except OSError as error:
         raise PeerUnavailable(f"{name}: {error.strerror or error}") from error
-    except Exception as error:  # a host that cannot be a name, an API that the other broker does not know
+    except Exception as error:  # an invalid host name, an unknown API, an error of the login
         raise PeerUnavailable(f"{name}: {type(error).__name__}: {error}") from error
     finally:
         if connection is not None and not connection.is_ready:
