@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ottla.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 
 AT_ONCE_MAX = 5000
-"""Partitions of one request: a broker of Ottla begins no more moves at once."""
+"""Partitions of one request. A broker of Ottla begins as many at once, however many replicas they have."""
 
 LOOK_S = 0.5
 """Pause between two looks at replicas that are moving."""

@@ -7,11 +7,11 @@ from copy import deepcopy
 import pytest
 
 from ottla.cli import main
+from ottla.cli.cluster.execution import AT_ONCE_MAX
 from ottla.cli.cluster.overview import observe
 from ottla.cli.cluster.throttle import FOLLOWERS, LEADERS, RATES, set_limits
 from ottla.cli.command_error import USAGE_ERROR
 from ottla.client.connection import Unreachable
-from ottla.cluster.reassignments import AT_ONCE_MAX
 from ottla.errors import ErrorCode
 from ottla.topic_partition import TopicPartition
 from ottla.wire.messages.describe_log_dirs import (
@@ -220,22 +220,23 @@ def test_ctrl_c_before_the_request_leaves_no_limit(cluster: StubCluster, operato
 
 @pytest.fixture
 def many(cluster: StubCluster) -> StubCluster:
-    """With one partition more than a broker takes in two requests."""
+    """With one partition more than the command puts into two requests."""
     cluster.replicas = {TopicPartition("wide", number): (1,) for number in range(2 * AT_ONCE_MAX + 1)}
     return cluster
 
 
-def test_more_partitions_than_a_broker_takes_at_once_are_moved(many: StubCluster, operator: Operator) -> None:
+def test_more_partitions_than_one_request_may_have_are_moved(many: StubCluster, operator: Operator) -> None:
     moved, _ = operator.reassign("--all-topics", "--to", "2")
-    assert moved == "10001 partitions moved\n"
+    assert moved == f"{2 * AT_ONCE_MAX + 1} partitions moved\n"
     assert set(many.replicas.values()) == {(2,)}
 
 
 def test_what_was_requested_before_a_broker_refuses_goes_on(many: StubCluster, operator: Operator) -> None:
     many.whole_errors = [0, ErrorCode.REQUEST_TIMED_OUT]
     moved, said = operator.reassign("--all-topics", "--to", "2", status=1)
-    assert moved == "5000 partitions moved\n"
-    assert said.startswith("ottla: 5001 of 10001 partitions refused: wide-5000: ZooKeeper is away; ")
+    assert moved == f"{AT_ONCE_MAX} partitions moved\n"
+    refused = f"{AT_ONCE_MAX + 1} of {2 * AT_ONCE_MAX + 1} partitions refused: wide-{AT_ONCE_MAX}: ZooKeeper is away; "
+    assert said.startswith(f"ottla: {refused}")
 
 
 def test_a_request_that_is_refused_as_a_whole_is_said_once(many: StubCluster, operator: Operator) -> None:
