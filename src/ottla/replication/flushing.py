@@ -42,8 +42,8 @@ class Flushing:
         self._in_flight: Flush | None = None
         self.wanted = 0
         """The offset before which all records are to be durable, as it was last requested."""
-        self.threads: set[asyncio.Future[Any]] = set()
-        """What is being done in threads and finds files of the log by their paths."""
+        self.threads: frozenset[asyncio.Future[Any]] = frozenset()
+        """Work in threads that opens files of this log by their paths: flushes, truncations and others."""
         self._retry: asyncio.TimerHandle | None = None
         self._after: list[Callable[[], None]] = []
         self._holders = 0
@@ -69,9 +69,12 @@ class Flushing:
 
     def track(self, thread: "asyncio.Future[Any]") -> "asyncio.Future[Any]":
         """Count this among `threads` until it is done."""
-        self.threads.add(thread)
-        thread.add_done_callback(self.threads.discard)
+        self.threads |= {thread}
+        thread.add_done_callback(self._forget)
         return thread
+
+    def _forget(self, thread: "asyncio.Future[Any]") -> None:
+        self.threads -= {thread}
 
     def hold(self, action: Callable[[], None]) -> None:
         """Start no flush until everyone who called this has called `resume`.

@@ -26,7 +26,7 @@ class LogStarts:
         self._failures = failures
         self._writing = asyncio.Lock()
         self.list_moving: Callable[[DataDirectory], Sequence[Partition]] = lambda target: ()
-        """The replicas that are on their way to a data directory. Set by `Moves`."""
+        """The replicas that are on their way to a data directory. `Moves`, which needs this object, sets it."""
 
     async def write(self) -> None:
         """Make every log start durable, then drop the segments below it. OSError if a disk refuses the checkpoint."""
