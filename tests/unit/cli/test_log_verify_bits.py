@@ -131,8 +131,9 @@ def answers(disk: SimulatedDisk) -> list[object]:
     slices = [log.read(offset, 1, up_to=log.end_offset, at_least_one=True) for offset in range(2, log.end_offset)]
     found: list[object] = [(read.slice.read(), log.aborted_transactions(2, log.end_offset)) for read in slices if read]
     found += [log.find_offset_for_timestamp(NOW + time, log.end_offset) for time in range(0, 1040, 5)]
+    found.append(log.find_max_timestamp())
     log.abandon()
-    return [*found, log.find_max_timestamp()]
+    return found
 
 
 def test_a_valid_directory_has_no_problems(disk: SimulatedDisk) -> None:
