@@ -19,6 +19,7 @@ BANS: tuple[Ban, ...] = (
             "ottla.system.clock",
             "ottla.coordinators",
             "ottla.cluster.changes",
+            "ottla.cluster.encoding",
             "ottla.cluster.image",
             "ottla.cluster.topics",
             "ottla.cluster.placement",

@@ -5,7 +5,8 @@ change_queue.py    changes that wait to be made, and the task that appends them
 decision.py        the result of a decider
 image.py           the metadata at one version
 entities.py        the parts of an image: brokers, topics, partitions, the controller
-changes.py         every kind of change, and its encoding
+changes.py         every kind of change
+encoding.py        the form of changes in the log, canonical and limited in bytes
 replay.py          the effect of each change on an image
 leadership.py      who may lead a partition: the election rules that replay follows
 withdrawal.py      the metadata that a broker shows while it is out of the cluster

@@ -13,9 +13,7 @@ from random import Random
 from typing import Any, Protocol, TypeVar
 
 from ottla.cluster.changes import (
-    ENTRY_BYTES_MAX,
     NO_LEADER,
-    PLAIN_BYTES_MAX,
     BecomeController,
     BeginShutdown,
     Change,
@@ -25,10 +23,9 @@ from ottla.cluster.changes import (
     TakeReplicasOffline,
     UnfenceBroker,
     UnregisterBroker,
-    encode,
-    encode_plain,
 )
 from ottla.cluster.decision import Decision
+from ottla.cluster.encoding import ENTRY_BYTES_MAX, PLAIN_BYTES_MAX, encode, encode_plain
 from ottla.cluster.image import Image
 from ottla.cluster.metadata_log import Conflict, Entry, LogUnavailable, MetadataLog, NotController
 from ottla.errors import ErrorCode, KafkaError

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from itertools import islice
 
-from ottla.cluster.changes import NO_LEADER, ChangePartition, count_fitting
+from ottla.cluster.changes import NO_LEADER, ChangePartition
 from ottla.cluster.decision import Decision
+from ottla.cluster.encoding import count_fitting
 from ottla.cluster.image import Image, PartitionImage
 from ottla.errors import ErrorCode, KafkaError
 from ottla.topic_partition import TopicPartition

@@ -8,7 +8,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from ottla.cluster.changes import Change, encode
+from ottla.cluster.changes import Change
+from ottla.cluster.encoding import encode
 from ottla.cluster.image import Image
 from ottla.cluster.metadata_files import encode_entry, read_entries, recover, remove_covered, write_snapshot
 from ottla.cluster.metadata_log import Conflict, Entry

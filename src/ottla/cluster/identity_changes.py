@@ -1,4 +1,4 @@
-"""Changes of the metadata log about users and delegation tokens. `changes.py` encodes them with all others."""
+"""Changes of the metadata log about users and delegation tokens. `encoding.py` encodes them with all others."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

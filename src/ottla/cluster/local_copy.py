@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from ottla.cluster.changes import encode
+from ottla.cluster.encoding import encode
 from ottla.cluster.image import Image
 from ottla.cluster.metadata_files import (
     DamagedMetadata,

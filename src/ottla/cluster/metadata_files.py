@@ -15,7 +15,8 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ottla.cluster.changes import ENTRY_BYTES_MAX, Change, MalformedEntry, decode, encode_change
+from ottla.cluster.changes import Change
+from ottla.cluster.encoding import ENTRY_BYTES_MAX, MalformedEntry, decode, encode_change
 from ottla.cluster.metadata_log import Entry
 from ottla.records.batch import CorruptBatch, check
 from ottla.records.batch import decode as decode_batch

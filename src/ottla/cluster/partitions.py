@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from random import Random
 
-from ottla.cluster.changes import ENTRY_BYTES_MAX, encode
 from ottla.cluster.decision import Decision
+from ottla.cluster.encoding import ENTRY_BYTES_MAX, encode
 from ottla.cluster.image import Image, TopicImage
 from ottla.cluster.topics import PARTITIONS_MAX, REPLICAS_UNCHECKED_MAX, check_replicas, new_partition, place_replicas
 from ottla.errors import ErrorCode, KafkaError

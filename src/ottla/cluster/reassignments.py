@@ -10,9 +10,10 @@ both are among the replicas of the partition: the target comes first, in its ord
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from ottla.cluster.changes import ChangePartition, count_fitting
+from ottla.cluster.changes import ChangePartition
 from ottla.cluster.cordons import is_cordoned
 from ottla.cluster.decision import Decision
+from ottla.cluster.encoding import count_fitting
 from ottla.cluster.image import Image, PartitionImage
 from ottla.errors import ErrorCode, KafkaError
 from ottla.topic_partition import TopicPartition

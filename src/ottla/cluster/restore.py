@@ -9,8 +9,8 @@ from random import Random
 
 from ottla.cluster import znodes
 from ottla.cluster.broker_ids import keep_broker_ids
-from ottla.cluster.changes import MalformedEntry
 from ottla.cluster.connection import StoreConnection
+from ottla.cluster.encoding import MalformedEntry
 from ottla.cluster.image import Image, ReplayError
 from ottla.cluster.metadata_files import split
 from ottla.cluster.metadata_log import LogDisconnected, LogUnavailable, replay_entries

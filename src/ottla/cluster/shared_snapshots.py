@@ -8,8 +8,9 @@ import asyncio
 from dataclasses import replace
 
 from ottla.cluster import znodes
-from ottla.cluster.changes import Change, decode
+from ottla.cluster.changes import Change
 from ottla.cluster.connection import StoreConnection
+from ottla.cluster.encoding import decode
 from ottla.cluster.image import Image
 from ottla.cluster.metadata_files import split
 from ottla.cluster.metadata_log import Entry

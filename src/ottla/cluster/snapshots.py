@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Union
 
 from ottla.cluster import changes as change
-from ottla.cluster.changes import NO_LEADER, Change, ConfigResource, encode_plain, quota_order
+from ottla.cluster.changes import NO_LEADER, Change, ConfigResource, quota_order
+from ottla.cluster.encoding import encode_plain
 from ottla.cluster.entities import TopicImage
 from ottla.cluster.identities import snapshot_identities
 from ottla.cluster.leadership import ELIGIBLE_LEADER_REPLICAS

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from random import Random
 
 from ottla.cluster.changes import (
-    ENTRY_BYTES_MAX,
     NO_LEADER,
     ZERO_ID,
     Change,
@@ -15,10 +14,10 @@ from ottla.cluster.changes import (
     CreateTopic,
     DeleteTopic,
     SetConfig,
-    encode,
 )
 from ottla.cluster.cordons import is_cordoned
 from ottla.cluster.decision import Decision
+from ottla.cluster.encoding import ENTRY_BYTES_MAX, encode
 from ottla.cluster.image import Image, TopicImage, normalize
 from ottla.cluster.placement import place
 from ottla.config import BrokerConfig, ConfigError, TopicConfig

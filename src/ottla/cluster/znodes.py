@@ -16,7 +16,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ottla.cluster.changes import Change, MalformedEntry, decode, encode
+from ottla.cluster.changes import Change
+from ottla.cluster.encoding import MalformedEntry, decode, encode
 from ottla.cluster.metadata_log import Entry
 
 ROOT = "/ottla"

@@ -19,10 +19,9 @@ from ottla.cluster.changes import (
     SetConfig,
     TakeReplicasOffline,
     UnregisterBroker,
-    decode,
-    encode,
 )
 from ottla.cluster.decision import Decision
+from ottla.cluster.encoding import decode, encode
 from ottla.cluster.image import EMPTY, Image
 from ottla.config import BrokerConfig
 from ottla.errors import KafkaError

@@ -12,7 +12,8 @@ from random import Random
 import pytest
 
 from ottla.cli.log_verification import Report, verify_path
-from ottla.cluster.changes import Change, CreatePartition, CreateTopic, Endpoint, RegisterBroker, SetClusterId, encode
+from ottla.cluster.changes import Change, CreatePartition, CreateTopic, Endpoint, RegisterBroker, SetClusterId
+from ottla.cluster.encoding import encode
 from ottla.cluster.metadata_files import encode_entry
 from ottla.records import batch
 from ottla.storage import index, names

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ottla.cluster import changes as change
+from ottla.cluster import encoding
 from ottla.cluster.changes import Change, ConfigResource, Endpoint
 from ottla.cluster.decision import Decision
 from ottla.cluster.image import EMPTY, Image, PartitionImage
@@ -27,7 +28,7 @@ def decide(image: Image, decision: Decision[Any]) -> Image:
     """The image after a decision, which must be the canonical snapshot's image too."""
     if not decision.changes:
         return image
-    image = image.replay(image.version + 1, change.decode(change.encode(decision.changes)))
+    image = image.replay(image.version + 1, encoding.decode(encoding.encode(decision.changes)))
     assert EMPTY.replay(image.version, image.snapshot()) == image
     return image
 

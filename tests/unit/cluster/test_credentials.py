@@ -6,8 +6,8 @@ from dataclasses import fields
 
 import pytest
 
-from ottla.cluster.changes import decode, encode
 from ottla.cluster.credentials import Deletion, Upsertion, alter_users
+from ottla.cluster.encoding import decode, encode
 from ottla.cluster.image import Image
 from ottla.errors import ErrorCode
 

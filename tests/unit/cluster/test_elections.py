@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.cluster import changes as change
-from ottla.cluster import elections
+from ottla.cluster import elections, encoding
 from ottla.cluster.changes import NO_LEADER
 from ottla.cluster.controller import elect_unclean_leaders
 from ottla.cluster.elections import ElectionType, elect_leaders, restore_preferred_leaders
@@ -120,11 +120,11 @@ def test_a_call_has_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_call_takes_what_fits_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest is answered, and the others get their leaders."""
-    monkeypatch.setattr(change, "ENTRY_BYTES_MAX", 5_000)
+    monkeypatch.setattr(encoding, "ENTRY_BYTES_MAX", 5_000)
     image = moved_away(partitions=3000)
     decision = elect_leaders(image, PREFERRED, None)
     elected = len(decision.changes)
-    assert 4_000 < len(change.encode(decision.changes)) <= 5_000 and elected < 3000
+    assert 4_000 < len(encoding.encode(decision.changes)) <= 5_000 and elected < 3000
     codes = [error and error.code for error in decision.result.values()]
     assert codes == [None] * elected + [ErrorCode.OPERATION_NOT_ATTEMPTED] * (3000 - elected)
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ottla.cluster.changes import FenceBroker, RegisterBroker, UnfenceBroker, decode
+from ottla.cluster.changes import FenceBroker, RegisterBroker, UnfenceBroker
+from ottla.cluster.encoding import decode
 from ottla.cluster.image import EMPTY, Image, PartitionImage
 from ottla.cluster.leadership import ELIGIBLE_LEADER_REPLICAS, FIRST_RULES
 

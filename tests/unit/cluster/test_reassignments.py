@@ -6,7 +6,8 @@ from random import Random
 import pytest
 
 from ottla.cluster import changes as change
-from ottla.cluster.changes import NO_LEADER, ConfigResource, encode
+from ottla.cluster import encoding
+from ottla.cluster.changes import NO_LEADER, ConfigResource
 from ottla.cluster.image import Image
 from ottla.cluster.reassignments import (
     REPLICAS_MAX,
@@ -209,13 +210,13 @@ def test_a_call_has_its_limit() -> None:
 
 def test_a_call_takes_what_fits_an_entry(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With very many replicas 10,000 changes would not: the rest is answered, and the others are moved."""
-    monkeypatch.setattr(change, "ENTRY_BYTES_MAX", 50_000)
+    monkeypatch.setattr(encoding, "ENTRY_BYTES_MAX", 50_000)
     random, count = Random(seed), 1000
     image = cluster(60, range(1, 21), partitions=count)
     targets = [(TopicPartition("orders", index), random.sample(range(1, 61), 20)) for index in range(count)]
     decision = alter_reassignments(image, targets)
     moved = len(decision.changes)
-    assert 40_000 < len(encode(decision.changes)) <= 50_000
+    assert 40_000 < len(encoding.encode(decision.changes)) <= 50_000
     codes = [error and error.code for error in decision.result]
     assert codes == [None] * moved + [ErrorCode.OPERATION_NOT_ATTEMPTED] * (count - moved)
 

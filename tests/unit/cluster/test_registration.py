@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from ottla.cluster import changes as change
-from ottla.cluster.changes import ConfigResource, Endpoint, SupportedFeature, encode
+from ottla.cluster.changes import ConfigResource, Endpoint, SupportedFeature
+from ottla.cluster.encoding import encode
 from ottla.cluster.image import EMPTY, Image
 from ottla.cluster.registration import (
     BrokerRegistration,

@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from ottla.cluster import changes as change
+from ottla.cluster import encoding
 from ottla.cluster.changes import ConfigResource, Endpoint
 from ottla.cluster.image import EMPTY, Image
 from ottla.cluster.snapshots import write_snapshot
@@ -168,8 +169,8 @@ def test_ten_thousand_partitions_fit_one_entry() -> None:
     """Compressed; an assignment of many replicas may still be too large."""
     image = cluster(3)
     decision = create_topic(image, NewTopic("big", 10_000, 3), CONFIG, Random(1))
-    assert len(change.encode(decision.changes)) < change.ENTRY_BYTES_MAX // 5
-    image = image.replay(image.version + 1, change.decode(change.encode(decision.changes)))
+    assert len(encoding.encode(decision.changes)) < encoding.ENTRY_BYTES_MAX // 5
+    image = image.replay(image.version + 1, encoding.decode(encoding.encode(decision.changes)))
     assert len(image.topics_by_name["big"].partitions) == 10_000
     source = Random(2)
     many = list(range(1, 201))
@@ -218,14 +219,14 @@ def test_topics_that_do_not_fit_are_left_for_the_next_entry() -> None:
     entries = 0
     while asked:
         decision = create_topics(image, asked, CONFIG, Random(entries))
-        assert len(change.encode(decision.changes)) < change.ENTRY_BYTES_MAX
+        assert len(encoding.encode(decision.changes)) < encoding.ENTRY_BYTES_MAX
         image = image.replay(image.version + 1, decision.changes)
         asked = asked[len(decision.result) :]
         entries += 1
     assert len(image.topics_by_name) == 9
     assert 2 <= entries <= 5
     text = [NewTopic(f"c{number}", configs={"compression.type": "gzip"}) for number in range(3000)]
-    assert len(change.encode(create_topics(image, text, CONFIG, Random(1)).changes)) < change.ENTRY_BYTES_MAX
+    assert len(encoding.encode(create_topics(image, text, CONFIG, Random(1)).changes)) < encoding.ENTRY_BYTES_MAX
 
 
 def test_delete() -> None:

@@ -9,17 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.cluster import changes as change
-from ottla.cluster.changes import (
-    Change,
-    ConfigResource,
-    Endpoint,
-    MalformedEntry,
-    QuotaName,
-    SupportedFeature,
-    TopicReplicas,
-    decode,
-    encode,
-)
+from ottla.cluster import encoding
+from ottla.cluster.changes import Change, ConfigResource, Endpoint, QuotaName, SupportedFeature, TopicReplicas
+from ottla.cluster.encoding import MalformedEntry, decode, encode
 from ottla.cluster.identity_changes import (
     PrincipalName,
     RemoveDelegationToken,
@@ -104,7 +96,7 @@ def test_a_large_entry_is_compressed() -> None:
         (b"\x01[]", "not compressed changes"),
         (b"\x01" + zlib.compress(b"[]")[:-1], "compressed changes that end too early"),
         (b"\x01" + zlib.compress(b"[]") + b"x", "compressed changes that end too early"),
-        (b"\x01" + zlib.compress(bytes(change.PLAIN_BYTES_MAX + 1)), "larger than 16777216 bytes"),
+        (b"\x01" + zlib.compress(bytes(encoding.PLAIN_BYTES_MAX + 1)), "larger than 16777216 bytes"),
         (b"\x01" + zlib.compress(b"{}"), "not an array of changes"),
         (b"\x02[]", "not JSON"),
     ],
@@ -117,7 +109,7 @@ def test_compressed_bytes_that_are_no_entry(data: bytes, message: str) -> None:
 
 def test_an_entry_has_its_limit_before_compression() -> None:
     """Or a reader would refuse it."""
-    changes = [change.SetConfig(ConfigResource.GROUP, "g", "k", "x" * change.PLAIN_BYTES_MAX)]
+    changes = [change.SetConfig(ConfigResource.GROUP, "g", "k", "x" * encoding.PLAIN_BYTES_MAX)]
     with pytest.raises(KafkaError, match="too large"):
         encode(changes)
 
@@ -133,18 +125,18 @@ def test_as_many_changes_as_fit_an_entry_are_counted(
         change.ChangePartition(ID, number, 1, replicas=tuple(random.sample(range(1000), size)))
         for number, size in enumerate(sorted(sizes, reverse=True))
     ]
-    assert change.count_fitting(changes) == 3000
-    monkeypatch.setattr(change, "ENTRY_BYTES_MAX", 40_000)
-    monkeypatch.setattr(change, limit, bytes_max)
-    count = change.count_fitting(changes)
-    size = len(encode(changes[:count]) if limit == "ENTRY_BYTES_MAX" else change.encode_plain(changes[:count]))
+    assert encoding.count_fitting(changes) == 3000
+    monkeypatch.setattr(encoding, "ENTRY_BYTES_MAX", 40_000)
+    monkeypatch.setattr(encoding, limit, bytes_max)
+    count = encoding.count_fitting(changes)
+    size = len(encode(changes[:count]) if limit == "ENTRY_BYTES_MAX" else encoding.encode_plain(changes[:count]))
     assert bytes_max * 0.7 < size <= bytes_max
-    assert change.count_fitting(changes[:50]) == 50
+    assert encoding.count_fitting(changes[:50]) == 50
 
 
 def test_every_kind_has_an_example() -> None:
     """A new kind of change cannot be forgotten here."""
-    assert {type(example).__name__ for example in EXAMPLES} == set(change._KINDS)
+    assert {type(example).__name__ for example in EXAMPLES} == set(encoding._KINDS)
 
 
 @given(histories())
