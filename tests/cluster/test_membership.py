@@ -60,7 +60,7 @@ def test_a_broker_whose_session_expired_registers_again_by_itself(cluster: Local
 def test_a_broker_that_was_fenced_registers_again_by_itself(cluster: LocalCluster) -> None:
     fenced, witness, _ = cluster.brokers
     before = epoch_of(witness, fenced)
-    witness.inspect(lambda each: each.participation._note_gone(fenced.id, before))  # type: ignore[attr-defined]
+    witness.inspect(lambda each: each.participation._fencing.note_gone(fenced.id, before))  # type: ignore[attr-defined]
     wait_until(lambda: epoch_of(witness, fenced) > before and serves(witness, fenced))
 
 

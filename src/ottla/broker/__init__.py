@@ -4,6 +4,8 @@ broker.py         the composition root: builds every part, starts and stops them
 participation.py  what differs between a broker alone and a member of a cluster: the interface
 alone.py          a broker that is a cluster of one
 member.py         a broker of a cluster whose metadata is in a coordination store
+lifecycle.py      keeps that broker registered
+fencing.py        fences other brokers whose processes are gone
 endpoints.py      the addresses that a broker registers for its listeners
 isolation.py      a leader that cannot reach the store asks the other brokers whether it still leads
 handover.py       a broker that stops serves until the others name the leaders that took over from it

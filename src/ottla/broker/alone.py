@@ -3,14 +3,13 @@
 It registers, becomes the controller and unfences itself like a broker of several would, with nobody to disagree.
 """
 
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
 from ottla.broker.endpoints import find_endpoints
 from ottla.broker.node import Node
-from ottla.broker.participation import Environment, were_closed_cleanly
+from ottla.broker.participation import Environment, make_cluster_id, were_closed_cleanly
 from ottla.cluster.decision import Decision
 from ottla.cluster.embedded import DIRECTORY as METADATA_DIRECTORY
 from ottla.cluster.embedded import EmbeddedLog
@@ -83,7 +82,7 @@ class Alone:
         """Write the ids of the cluster and of this broker to all data directories. A new cluster gets a random id."""
         random = self._environment.random
         known = next((directory.identity for directory in self._directories if directory.identity), None)
-        cluster_id = known.cluster_id if known else urlsafe_b64encode(random.randbytes(16)).decode().rstrip("=")
+        cluster_id = known.cluster_id if known else make_cluster_id(random)
         identities = [
             directory.claim(cluster_id, node_id, random.randbytes(16))
             for directory in self._directories

@@ -4,6 +4,7 @@
 either, in the order in which they stand here.
 """
 
+from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -101,3 +102,8 @@ class Participation(Protocol):
 def were_closed_cleanly(directories: Sequence[DataDirectory]) -> bool:
     """Whether every directory that is in service was closed by a clean shutdown."""
     return all(directory.was_clean for directory in directories if directory.failure is None)
+
+
+def make_cluster_id(random: Random) -> str:
+    """A random id, as Kafka writes those of clusters."""
+    return urlsafe_b64encode(random.randbytes(16)).decode().rstrip("=")

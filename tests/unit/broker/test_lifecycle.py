@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.broker.member import _find_intact_epoch
+from ottla.broker.lifecycle import find_intact_epoch
 
 EPOCH = 7
 
@@ -35,4 +35,4 @@ def directory(*, clean: int = -1, killed: int = -1, is_new: bool = False, failur
 )
 def test_every_directory_must_be_from_the_end_of_the_same_run(directories: list[Any], epoch: int | None) -> None:
     """One that was restored from a backup lacks what the broker has acknowledged since."""
-    assert _find_intact_epoch(cast(Any, directories)) == epoch
+    assert find_intact_epoch(cast(Any, directories)) == epoch
