@@ -6,6 +6,8 @@ alone.py          a broker that is a cluster of one
 member.py         a broker of a cluster whose metadata is in a coordination store
 lifecycle.py      keeps that broker registered
 fencing.py        fences other brokers whose processes are gone
+secured_listeners.py  the listeners with TLS or SASL: entrances, certificates, changed settings
+server_settings.py  the settings of the server, from those of the broker
 endpoints.py      the addresses that a broker registers for its listeners
 isolation.py      a leader that cannot reach the store asks the other brokers whether it still leads
 handover.py       a broker that stops serves until the others name the leaders that took over from it

@@ -8,7 +8,7 @@ parameters, so that a simulation can replace them; the defaults are the real one
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from ottla.broker.faults import Faults
 from ottla.broker.handler_table import Handler, HandlerTable, advertise, refuse_writes
 from ottla.broker.node import Node
 from ottla.broker.participation import Environment, Participation
+from ottla.broker.server_settings import UNLIMITED, make_server_settings
 from ottla.cluster.auto_creation import AutoTopicCreation
 from ottla.cluster.changes import Change
 from ottla.cluster.configs import (
@@ -33,7 +34,6 @@ from ottla.cluster.metadata import Metadata
 from ottla.cluster.offline import take_replicas_offline
 from ottla.cluster.producer_ids import ProducerIds
 from ottla.config import BrokerConfig, Listener
-from ottla.config.overrides import parse_connection_limits
 from ottla.coordinators.assembly import Coordinators
 from ottla.errors import ErrorCode, KafkaError
 from ottla.quotas.quotas import Quotas
@@ -43,7 +43,7 @@ from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.record_checks import RecordChecks
 from ottla.replication.recovery_progress import RecoveryProgress
 from ottla.replication.replicas import Replicas
-from ottla.server import Server, ServerSettings
+from ottla.server import Server
 from ottla.storage.cleaner.child import ChildCompactor
 from ottla.storage.cleaner.order import Compactor
 from ottla.storage.directories import DataDirectory, FailedDirectory
@@ -54,10 +54,10 @@ from ottla.system.threads import Offload, Threads
 
 if TYPE_CHECKING:  # what only some brokers need is imported where they need it
     from ottla.broker.monitoring import Monitoring
+    from ottla.broker.secured_listeners import SecuredListeners
     from ottla.cluster.store import Store
     from ottla.replication.peers import Peers
     from ottla.security.authorizer import Authorizer
-    from ottla.security.listener import ListenerSecurity
     from ottla.system.network import Connect
 
 logger = logging.getLogger(__name__)
@@ -73,9 +73,6 @@ UPKEEP = (RETENTION, COMPACTION)
 
 METRICS = "metrics"
 """Name of the metrics endpoint in `ports`. Listener names are in capital letters, so no listener can have it."""
-
-UNLIMITED = (1 << 31) - 1
-LOOPBACK = ("127.0.0.1", "::1")
 
 RELOAD_S = 5.0
 """How often files with certificates are looked at."""
@@ -137,7 +134,7 @@ class Broker:
         self._background: Background | None = None
         self._coordinators: Coordinators | None = None
         self._server: Server | None = None
-        self._securities: list[ListenerSecurity] = []
+        self._secured: SecuredListeners | None = None
         self._monitoring: Monitoring | None = None
         self._stopping = False
         self._node: Node | None = None
@@ -194,12 +191,17 @@ class Broker:
             metadata.on_change(self._monitoring.apply)
         self._node = self._build_node(config, metadata, replication, coordinators)
         self._node.authorizer = authorizer
-        settings = _server_settings(config, self._connections_max)
+        settings = make_server_settings(config, self._connections_max)
         self._server = Server(
             Dispatch(self._node, HandlerTable(self._wrap_handler)), settings, self._offload, is_open=False
         )
         self._server.traffic.admission.address_rates = self._quotas.connections
-        await self._secure_listeners(config, metadata)
+        if any(listener.protocol != "PLAINTEXT" for listener in config.endpoints.bound):
+            from ottla.broker.secured_listeners import SecuredListeners
+
+            self._secured = SecuredListeners(self._offload)
+            self._node.check_listeners = self._secured.check
+            await self._secured.secure(self._server, config, metadata, self._clock, self._random)
         for listener in config.endpoints.bound:
             self.ports[listener.name] = await self._listen(self._server, listener)
         await participation.join(self._node, self.ports)
@@ -315,37 +317,11 @@ class Broker:
             faults=self._faults,
         )
 
-    async def _secure_listeners(self, config: BrokerConfig, metadata: Metadata) -> None:
-        """Give every listener with TLS or SASL its entrance. A broker without one imports nothing for it."""
-        if all(listener.protocol == "PLAINTEXT" for listener in config.endpoints.bound):
-            return
-        from ottla.broker.credentials import MetadataCredentials
-        from ottla.security.listener import build_security
-        from ottla.server.entrance import Entrance
-
-        self.node.check_listeners = self._check_listeners
-        credentials = MetadataCredentials(lambda: metadata.image, config, self._clock.now_ms, self._offload)
-        for listener in config.endpoints.bound:
-            security = await self._offload(
-                build_security, listener, config, credentials, self._random, self._clock.now_ms, self._offload
-            )
-            if security is not None and self._server is not None:
-                self._securities.append(security)
-                self._server.secure(listener.name, Entrance(security))
-
     async def _remove_expired_tokens(self) -> None:
         from ottla.cluster.delegation_tokens import remove_expired
 
         if self.node.image.identities.tokens:
             await self.node.metadata.change(partial(remove_expired, now_ms=self._clock.now_ms()))
-
-    async def _check_listeners(self, config: BrokerConfig) -> None:
-        for security in self._securities:
-            await self._offload(security.check, config)
-
-    async def _reload_certificates(self) -> None:
-        for security in self._securities:
-            await self._offload(security.reload)
 
     async def _add_first_users(self, config: BrokerConfig) -> None:
         """Create the users of initial.scram.credentials. Those that exist keep their passwords."""
@@ -411,10 +387,10 @@ class Broker:
             return
         config = self._node.config = apply_run_time_settings(self._config, after)
         self._node.replication.configure(config, after)
-        for security in self._securities:
-            security.follow(config)
+        if self._secured is not None:
+            self._secured.follow(config)
         if self._server is not None:
-            self._server.traffic.settings = _server_settings(config, self._connections_max)
+            self._server.traffic.settings = make_server_settings(config, self._connections_max)
 
     def _follow_quotas(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
         if before.quotas is not after.quotas:
@@ -443,7 +419,7 @@ class Broker:
                 replication.log_starts.write_periodically,
             ),
             Job("flush by time", 1.0, upkeep.flush_by_time),
-            *([Job("reload of certificates", RELOAD_S, self._reload_certificates)] if self._securities else []),
+            *([] if self._secured is None else [Job("reload of certificates", RELOAD_S, self._secured.reload)]),
             Job(
                 "removal of expired delegation tokens",
                 config.delegation_token_expiry_check_interval_ms / 1000,
@@ -521,25 +497,3 @@ class Broker:
     def _end_threads(self) -> None:
         if self._threads is not None:
             self._threads.close()
-
-
-def find_connection_limits(config: BrokerConfig) -> Mapping[str, int]:
-    """Exceptions to max.connections.per.ip. Its default is not for this machine: who is on it needs no network."""
-    chosen = parse_connection_limits(config.max_connections_per_ip_overrides)
-    return chosen if "max.connections.per.ip" in config.given else {**dict.fromkeys(LOOPBACK, UNLIMITED), **chosen}
-
-
-def _server_settings(config: BrokerConfig, connections_max: int) -> ServerSettings:
-    return ServerSettings(
-        socket_listen_backlog_size=config.socket_listen_backlog_size,
-        socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
-        socket_send_buffer_bytes=config.socket_send_buffer_bytes,
-        socket_request_max_bytes=config.socket_request_max_bytes,
-        queued_max_request_bytes=config.queued_max_request_bytes,
-        max_connections=config.max_connections,
-        max_connections_per_ip=config.max_connections_per_ip,
-        max_connections_per_ip_overrides=find_connection_limits(config),
-        max_connection_creation_rate=config.max_connection_creation_rate,
-        descriptors_for_connections=connections_max,
-        connections_max_idle_ms=config.connections_max_idle_ms,
-    )

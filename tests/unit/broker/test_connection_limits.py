@@ -1,6 +1,6 @@
 """How many connections an address may have: limited by default, but not for this machine itself."""
 
-from ottla.broker.broker import UNLIMITED, find_connection_limits
+from ottla.broker.server_settings import UNLIMITED, find_connection_limits
 from ottla.config import BrokerConfig
 
 
