@@ -91,9 +91,6 @@ class Fetchers:
             if fetcher.is_empty:
                 self._close_fetcher(fetcher)
 
-    def is_following(self, partition: Partition) -> bool:
-        return partition in self._followed
-
     async def close(self) -> None:
         """Stop copying everything. Returns when no log is being truncated, so that logs can be closed."""
         self._is_closed = True
