@@ -33,7 +33,7 @@ from ottla.cluster.changes import (
     UnfenceBroker,
     UnregisterBroker,
 )
-from ottla.cluster.image import EMPTY, Image, PartitionImage, TopicImage
+from ottla.cluster.image import Image, PartitionImage, TopicImage
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.checkpoints import Checkpoints
@@ -97,7 +97,6 @@ class Reconciliation:
         self._deleted = deleted
         self._failures = failures
         self._moves = moves
-        self._image = EMPTY
         self._postponed: dict[bytes, None] = {}
         """Topics whose partitions are created when no checkpoint is being written, and their paths are free."""
         self._missing: dict[bytes, None] = {}
@@ -117,7 +116,7 @@ class Reconciliation:
 
     def adopt(self, discovery: Discovery, image: Image) -> None:
         """Take into service what the search of the data directories found at the start."""
-        self._image = self._replicas.image = image
+        self._replicas.image = image
         for path in discovery.doomed:
             self._deleted.remove(path)
         for topic, index, log, directory, high_watermark in discovery.found.values():
@@ -142,7 +141,7 @@ class Reconciliation:
 
     def apply(self, before: Image, after: Image, changes: Sequence[Change]) -> None:
         """Bring the partitions in line with `after`. Called for every metadata entry, in order."""
-        self._image = self._replicas.image = after
+        self._replicas.image = after
         is_jump = after.version != before.version + 1
         if not self.is_active:
             if is_jump:
@@ -199,7 +198,7 @@ class Reconciliation:
     def find_missing(self) -> list[tuple[bytes, int]]:
         """Replicas (topic id, number) that this broker should hold and does not, nor a directory that failed."""
         missing = []
-        for topic in self._image.topics():
+        for topic in self._replicas.image.topics():
             here = self._replicas.of_topic_id(topic.id)
             missing += [
                 (topic.id, index)
@@ -213,7 +212,7 @@ class Reconciliation:
     def begin(self) -> None:
         """This broker has registered: from now on its partitions lead and follow as the metadata says."""
         self.is_active = True
-        self._compare_all(self._image)
+        self._compare_all(self._replicas.image)
 
     def step_down(self) -> None:
         """Lead and follow nothing until `begin` is called: this broker is not part of the cluster any more."""
@@ -241,7 +240,7 @@ class Reconciliation:
         if not self.is_active:
             return
         missing, self._missing = self._missing, {}
-        for topic in filter(None, map(self._image.topic_by_id, missing)):
+        for topic in filter(None, map(self._replicas.image.topic_by_id, missing)):
             self._place(topic)
 
     async def wait_until_created(self) -> None:
@@ -253,7 +252,7 @@ class Reconciliation:
 
     def _create_postponed(self) -> None:
         postponed, self._postponed = self._postponed, {}
-        for topic in filter(None, map(self._image.topic_by_id, postponed)):
+        for topic in filter(None, map(self._replicas.image.topic_by_id, postponed)):
             self._place(topic)
         self._report_created()
 
@@ -346,7 +345,7 @@ class Reconciliation:
         while self._waiting and left > 0:
             topic_id = next(iter(self._waiting))
             indexes = self._waiting.pop(topic_id)
-            topic = self._image.topic_by_id(topic_id)
+            topic = self._replicas.image.topic_by_id(topic_id)
             if topic is None:
                 continue
             if self._create(topic, indexes[:left]) and len(indexes) > left:
@@ -382,7 +381,7 @@ class Reconciliation:
         try:
             # A new topic must not inherit the offsets of an old one of the same name.
             self._checkpoints.forget(partitions)
-            config = self._find_topic_config(self._image, topic.name)
+            config = self._find_topic_config(self._replicas.image, topic.name)
             for index in new:
                 self._create_log(topic, index, config)
         except OSError as error:
