@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from ottla.config import BrokerConfig
+from ottla.replication.checkpoints import Checkpoints
 from ottla.replication.fetcher import Fetcher
 from ottla.replication.followed import Followed
 from ottla.replication.leader_session import FetchSettings
 from ottla.replication.partition import Partition
 from ottla.replication.peers import Peers
 from ottla.replication.throttles import ReplicationThrottle
-from ottla.replication.truncation import RecoveryPoints, Truncations
+from ottla.replication.truncation import Truncations
 from ottla.system.clock import Clock
 from ottla.system.threads import Offload
 
@@ -43,7 +44,7 @@ class Fetchers:
         offload: Offload,
         config: Callable[[], BrokerConfig],
         throttle: ReplicationThrottle,
-        recovery_points: RecoveryPoints | None = None,
+        checkpoints: Checkpoints,
     ) -> None:
         """`broker_epoch`: the epoch of this broker's registration. `throttle`: that of followers."""
         self._broker_id = broker_id
@@ -55,7 +56,7 @@ class Fetchers:
         self._followed: dict[Partition, Followed] = {}
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         self._is_closed = False
-        self.truncations = Truncations(offload, recovery_points)
+        self.truncations = Truncations(offload, checkpoints)
         self._bytes_in = 0
         """Bytes that fetchers received which are gone."""
         self._reassignment_bytes_in = 0

@@ -13,9 +13,10 @@ recovery point from before the truncation.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.replication.checkpoints import Checkpoints
 from ottla.replication.partition import Partition
 from ottla.storage.disk_errors import describe_error, is_failure
 from ottla.storage.truncation import Truncation, finish_truncation, start_anew, start_truncation
@@ -30,18 +31,10 @@ RETRY_S = 1.0
 """Seconds until a truncation is tried again after the disk was full."""
 
 
-class RecoveryPoints(Protocol):
-    def highest_recovery_point(self, partition: Partition) -> int:
-        """The highest recovery point that a start after a crash might find, now or after the write under way."""
-
-    async def write_recovery_points(self) -> None:
-        """Write the recovery points of all logs. An error of the disk is only logged."""
-
-
 class Truncations:
-    def __init__(self, offload: Offload, recovery_points: RecoveryPoints | None = None) -> None:
+    def __init__(self, offload: Offload, checkpoints: Checkpoints) -> None:
         self._offload = offload
-        self._recovery_points = recovery_points
+        self._checkpoints = checkpoints
         self._outdated: dict[Partition, Truncation] = {}
         """Truncated logs whose recovery points on disk are, or may become, after their ends."""
         self._writing: asyncio.Task[None] | None = None
@@ -134,8 +127,8 @@ class Truncations:
             partition.log.files.take_back(truncation.dropped)
             self._outdated[partition] = truncation
             self._finish_if_written(partition)
-            if self._outdated and self._writing is None and self._recovery_points is not None:
-                self._writing = asyncio.get_running_loop().create_task(self._write(self._recovery_points))
+            if self._outdated and self._writing is None:
+                self._writing = asyncio.get_running_loop().create_task(self._write_recovery_points())
         elif isinstance(error, OSError) and not is_failure(error):
             logger.warning("%s cannot be truncated, the next attempt is in %.0f s: %s", partition, RETRY_S, error)
             partition.note_refusal(error)
@@ -146,21 +139,17 @@ class Truncations:
 
     def _finish_if_written(self, partition: Partition) -> None:
         """Finish the truncation, if the recovery point on disk cannot be after the end of the log."""
-        recovery_points = self._recovery_points
-        if (
-            recovery_points is None
-            or partition.state is None
-            or recovery_points.highest_recovery_point(partition) <= partition.log.end_offset
-        ):
+        is_retired = partition.state is None
+        if is_retired or self._checkpoints.highest_recovery_point(partition) <= partition.log.end_offset:
             truncation = self._outdated.pop(partition)
-            if partition.state is not None:
+            if not is_retired:
                 finish_truncation(partition.log, truncation)
             self._end(partition)
 
-    async def _write(self, recovery_points: RecoveryPoints) -> None:
+    async def _write_recovery_points(self) -> None:
         try:
             while self._outdated:
-                await recovery_points.write_recovery_points()
+                await self._checkpoints.write_recovery_points()
                 for partition in list(self._outdated):
                     self._finish_if_written(partition)
                 if self._outdated:

@@ -19,6 +19,8 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.observability.metrics import RequestMeters
 from ottla.quotas.quotas import Quotas
 from ottla.records import batch
+from ottla.replication.checkpoints import Checkpoints
+from ottla.replication.directory_failures import DirectoryFailures
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.fetchers import Fetchers
 from ottla.replication.partition import Partition
@@ -92,7 +94,6 @@ class SmallBroker:
         self.peers = Peers(
             self.id, lambda: cast(Any, cluster.image), cluster.network.connector(self.name), LISTENER, Random(self.id)
         )
-        self.leader_throttle = ReplicationThrottle(lambda: self.config.leader_replication_throttled_rate, loop.time)
         self.throttle = ReplicationThrottle(lambda: self.config.follower_replication_throttled_rate, loop.time)
         self.leader_throttle = ReplicationThrottle(lambda: self.config.leader_replication_throttled_rate, loop.time)
         self.fetchers = Fetchers(
@@ -103,6 +104,7 @@ class SmallBroker:
             self.threads,
             lambda: self.config,
             self.throttle,
+            Checkpoints(self.replicas, DirectoryFailures(self.replicas, self.threads), self.threads),
         )
         self.server = Server(self._make_dispatch(), ServerSettings(), self.threads)
         cluster.network.listen(self.name, PORT, self.server.protocol_factory(LISTENER))

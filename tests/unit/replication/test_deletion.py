@@ -9,8 +9,11 @@ import pytest
 
 from ottla.cluster.topics import delete_topic
 from ottla.errors import KafkaError
+from ottla.replication.checkpoints import Checkpoints
 from ottla.replication.deleted_partitions import RENAMED_AT_ONCE
+from ottla.replication.directory_failures import DirectoryFailures
 from ottla.replication.partition import Partition
+from ottla.replication.replicas import Replicas
 from ottla.replication.truncation import Truncations
 from tests.simulation.disk import SimulatedDisk
 from tests.unit.replication import three_directories
@@ -177,7 +180,9 @@ def flush(partition: Partition, threads: SlowThreads) -> None:
 
 
 def truncate(partition: Partition, threads: SlowThreads) -> None:
-    Truncations(threads).truncate(partition, 1)
+    replicas = Replicas([])
+    checkpoints = Checkpoints(replicas, DirectoryFailures(replicas, threads), threads)
+    Truncations(threads, checkpoints).truncate(partition, 1)
 
 
 def list_files(disk: SimulatedDisk, directory: str) -> dict[str, bytes]:
