@@ -148,7 +148,7 @@ class Compaction:
         log = partition.log
         if "compact" not in partition.config.cleanup_policy or partition in self._uncleanable:
             return None
-        if log.has_failed or partition.is_moving or partition.state is None or len(log.segments) < 2:
+        if log.has_failed or partition.moving_to is not None or partition.state is None or len(log.segments) < 2:
             return None
         if partition.flushing.is_held:
             return None  # the log is being truncated, and its producers are known again afterwards
@@ -343,7 +343,7 @@ class Compaction:
         log = partition.log
         swap = Swap(log.files, replaced)
         await self._offload(swap.sync)
-        if partition.state is None or partition.is_moving or swap.phase is not Phase.BEGUN:
+        if partition.state is None or partition.moving_to is not None or swap.phase is not Phase.BEGUN:
             raise LogChanged
         # Who has begun to copy the old segments since may have a value already whose tombstone would be gone now.
         if deletes_removed_before > partition.copied_by_all:
@@ -369,7 +369,7 @@ def _retrieve_exception(step: "asyncio.Future[Any]") -> None:
 
 def _is_intact(partition: Partition, segments: Iterable[Segment], truncations: int) -> bool:
     """Whether the log is still served, was not truncated since, and contains all of these segments."""
-    if partition.state is None or partition.log.has_failed or partition.is_moving:
+    if partition.state is None or partition.log.has_failed or partition.moving_to is not None:
         return False
     if partition.log.truncations != truncations:
         return False

@@ -5,7 +5,6 @@ missing. While a replica moves to another data directory, the checkpoint there h
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from ottla.replication.checkpoints import Checkpoints
@@ -25,8 +24,6 @@ class LogStarts:
         self._removals = removals
         self._failures = failures
         self._writing = asyncio.Lock()
-        self.list_moving: Callable[[DataDirectory], Sequence[Partition]] = lambda target: ()
-        """The replicas that are on their way to a data directory. `Moves`, which needs this object, sets it."""
 
     async def write(self) -> None:
         """Make every log start durable, then drop the segments below it. OSError if a disk refuses the checkpoint."""
@@ -53,7 +50,7 @@ class LogStarts:
         """Returns the error if the disk refuses the checkpoint."""
         # Those that are there now: one that moves may have arrived while the checkpoint of another was being written.
         starts = {partition: partition.log.log_start_offset for partition in self._replicas.list_in(directory)}
-        moving = {partition: partition.log.log_start_offset for partition in self.list_moving(directory)}
+        moving = {partition: partition.log.log_start_offset for partition in self._replicas.list_moving_to(directory)}
         moved: Offsets = {partition.topic_partition: start for partition, start in (moving | starts).items() if start}
         error = await self._checkpoints.write_log_starts(directory, moved)
         # A disk without room for the checkpoint gets room from the segments: they are dropped all the same, the oldest

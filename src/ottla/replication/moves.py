@@ -115,7 +115,6 @@ class Moves:
         self._moves: dict[Partition, Move] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         """Those of the moves, and those that still write checkpoints after a switch, or remove a copy."""
-        log_starts.list_moving = self._list_moving
         self.throttle = ReplicationThrottle(
             lambda: settings().replica_alter_log_dirs_io_max_bytes_per_second, self._loop.time
         )
@@ -123,10 +122,6 @@ class Moves:
     def __iter__(self) -> Iterator[Move]:
         """The moves under way."""
         return iter(self._moves.values())
-
-    def _list_moving(self, target: DataDirectory) -> list[Partition]:
-        """The replicas that are on their way to a data directory."""
-        return [move.partition for move in self._moves.values() if move.target is target]
 
     def find_directory(self, path: str) -> DataDirectory:
         """The data directory with this path. KafkaError if there is none, it has failed, or gets no new replicas."""
@@ -149,7 +144,7 @@ class Moves:
         if self._replicas.home(partition) is target:
             return
         move = self._moves[partition] = Move(partition, target)
-        partition.is_moving = True
+        partition.moving_to = target
         logger.info("%s: is moved to %s", partition, target.path)
         move.task = self._loop.create_task(self._carry_out(move), name=f"move of {partition}")
         self._tasks.add(move.task)
@@ -194,7 +189,7 @@ class Moves:
         """The replica is not moving any more."""
         if self._moves.get(move.partition) is move:
             del self._moves[move.partition]
-            move.partition.is_moving = False
+            move.partition.moving_to = None
 
     async def _try(self, move: Move, path: str) -> bool:
         """Copy and switch. Returns whether the move is over; otherwise it is tried again."""

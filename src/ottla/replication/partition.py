@@ -29,6 +29,7 @@ from ottla.replication.refused_batches import (
 )
 from ottla.replication.validation import Rules
 from ottla.replication.watermarks import Signal, Watermark
+from ottla.storage.directories import DataDirectory
 from ottla.storage.disk_errors import is_full
 from ottla.storage.files import Bytes, FileSlice
 from ottla.storage.log import AbortedTransaction, Appended, Log, LogSettings
@@ -62,9 +63,9 @@ class Partition:
         "high_watermark",
         "in_sync",
         "index",
-        "is_moving",
         "log",
         "meter",
+        "moving_to",
         "rules",
         "state",
         "topic",
@@ -102,8 +103,8 @@ class Partition:
         """Wakes followers that wait for records: the end of the log moved, or the partition's state changed."""
         self.in_sync: InSync | None = None
         """The followers, while this broker leads a partition with more than one replica."""
-        self.is_moving = False
-        """Whether the log is being copied to another data directory. It is not compacted meanwhile."""
+        self.moving_to: DataDirectory | None = None
+        """The data directory of this broker to which the log is being copied. It is not compacted meanwhile."""
         self._isr_proposer = isr_proposer
         self._refused: RefusedBatches = {}
         self.flushing = Flushing(self, offload)

@@ -109,6 +109,10 @@ class Replicas:
         """The partitions in one data directory."""
         return [partition for partition, home in self._homes.items() if home is directory]
 
+    def list_moving_to(self, directory: DataDirectory) -> list[Partition]:
+        """The partitions that are on their way from another data directory to this one."""
+        return [partition for partition in self._homes if partition.moving_to is directory]
+
     def directories_in_service(self) -> list[DataDirectory]:
         return [directory for directory in self.directories if directory.failure is None]
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -597,7 +597,7 @@ def add_replica(partition: Partition) -> None:
 
 
 def begin_move(partition: Partition) -> None:
-    partition.is_moving = True
+    partition.moving_to = cast(Any, "another directory")
 
 
 @pytest.mark.parametrize("begin_copy", [add_replica, begin_move])
@@ -628,7 +628,7 @@ def test_tombstones_stay_for_who_begins_to_copy_during_a_compaction(begin_copy: 
         calls = shop.threads.calls - begun
         if moment <= calls:
             assert ("deleted" in latest(partition)) == was_there, moment
-        partition.is_moving = False
+        partition.moving_to = None
         await shop.broker.stop(1)
         return calls, was_there
 

@@ -109,7 +109,7 @@ def test_a_replica_moves_while_it_is_written_to(flush_messages: str, monkeypatch
             number += 1
         assert directory_of(broker, TOPIC, 0) == new and values(partition) == expected
         assert broker.node.replicas.home(partition) is target(broker, new)
-        assert not partition.is_moving and not disk.exists(f"{old}/{TOPIC}-0")
+        assert partition.moving_to is None and not disk.exists(f"{old}/{TOPIC}-0")
         append(partition, b"after")
         await wait_for(lambda: flush_messages != "1" or partition.durable.value == partition.log.end_offset)
         await broker.stop(1.0)

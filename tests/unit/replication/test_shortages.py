@@ -161,7 +161,7 @@ async def play(work: Work) -> None:
     # There is room again, and time has passed.
     assert not broker.failure.done()
     assert not [directory.failure for directory in node.replicas.directories if directory.failure is not None]
-    assert work.get("flushed").log.directory.startswith(target) and not work.get("flushed").is_moving
+    assert work.get("flushed").log.directory.startswith(target) and work.get("flushed").moving_to is None
     await replication.upkeep.expire_segments()
     await node.compaction.run()
     assert not [each for found in node.compaction.list_uncleanable().values() for each in found]
