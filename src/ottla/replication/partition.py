@@ -20,13 +20,7 @@ from ottla.records import batch
 from ottla.records.batch import BatchHeader
 from ottla.replication.flushing import Flushing
 from ottla.replication.in_sync import UNKNOWN, InSync, IsrProposer
-from ottla.replication.refused_batches import (
-    RefusedBatches,
-    explain_gap,
-    explain_refusal,
-    forget_appended,
-    forget_refusal,
-)
+from ottla.replication.refused_batches import RefusedBatches
 from ottla.replication.validation import Rules
 from ottla.replication.watermarks import Signal, Watermark
 from ottla.storage.directories import DataDirectory
@@ -106,7 +100,7 @@ class Partition:
         self.moving_to: DataDirectory | None = None
         """The data directory of this broker to which the log is being copied. It is not compacted meanwhile."""
         self._isr_proposer = isr_proposer
-        self._refused: RefusedBatches = {}
+        self._refused = RefusedBatches()
         self.flushing = Flushing(self, offload)
 
     def __repr__(self) -> str:
@@ -142,7 +136,7 @@ class Partition:
         if before is None or before.leader_epoch != state.leader_epoch:
             # The start of the epoch is recorded before the first request is served in it.
             self.log.epochs.assign(state.leader_epoch, self.log.end_offset)
-            forget_appended(self._refused, self.log.producers.producers)
+            self._refused.note_election(self.log.producers.producers)
             in_sync = None
             if before is not None and before.leader != state.leader:
                 self.meter.count_election(eligible=self.broker_id in before.elr, unclean=state.recovering)
@@ -190,7 +184,7 @@ class Partition:
         """Check whether a batch with this header may be appended. Returns the state to append it in, or KafkaError."""
         state = self.state
         if state is None or state.leader != self.broker_id:
-            raise explain_refusal(self._refused, header, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            raise self._refused.explain(header, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         config = self.config
         size = header.size
         if size > config.max_message_bytes:
@@ -203,7 +197,7 @@ class Partition:
         if acks == -1 and len(state.isr) < self._find_in_sync_needed(state):
             message = f"{len(state.isr)} in-sync replicas, min.insync.replicas={config.min_insync_replicas}"
             error = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, message)
-            raise explain_refusal(self._refused, header, error)
+            raise self._refused.explain(header, error)
         return state
 
     def append(self, records: memoryview, header: BatchHeader, now_ms: int, acks: int) -> Appended:
@@ -221,10 +215,10 @@ class Partition:
             self.note_refusal(error.__cause__)
             if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._isr_proposer is not None:
                 producers, epoch_start = log.producers.producers, log.epochs.latest_start
-                raise explain_gap(self._refused, header, error, producers, epoch_start) from None
-            raise explain_refusal(self._refused, header, error) from error.__cause__
+                raise self._refused.explain_gap(header, error, producers, epoch_start) from None
+            raise self._refused.explain(header, error) from error.__cause__
         if self._refused:
-            forget_refusal(self._refused, header)
+            self._refused.note_append(header)
         if not appended.is_duplicate:
             meter = self.meter
             meter.messages_in += header.record_count

@@ -43,114 +43,114 @@ class Refused(NamedTuple):
     """Base sequences of batches that were refused because one before them has not come. Perhaps it never does."""
 
 
-RefusedBatches = dict[int, Refused]
-"""By producer id. A producer is removed when nothing that was refused is missing in the log."""
+class RefusedBatches(dict[int, Refused]):
+    """What is known of one partition, by producer id.
 
+    A producer is removed when nothing that was refused is missing in the log. This is a dict, rather than an object
+    that has one, because every append asks whether it is empty.
+    """
 
-def explain_refusal(refused: RefusedBatches, header: BatchHeader, error: KafkaError) -> KafkaError:
-    """The error for the producer of a batch that was refused with `error`."""
-    if header.producer_id < 0:
-        return error
-    sequence, known = header.base_sequence, _find(refused, header)
-    if error.code in TEMPORARY:
-        if known.error is None:
-            known = known._replace(error=error, first=sequence, last=sequence)
-        elif not _is_at_or_after(sequence, known.first):
-            known = known._replace(error=error, first=sequence)
-        explained = error
-    elif (
-        error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        and known.error is not None
-        and sequence != known.first
-        and _is_at_or_after(sequence, known.first)
-    ):
-        explained = known.error
-    else:
-        return error
-    if not _is_at_or_after(known.last, sequence):
-        known = known._replace(last=sequence)
-    _note(refused, header, known)
-    return explained
+    __slots__ = ()
 
-
-def explain_gap(
-    refused: RefusedBatches,
-    header: BatchHeader,
-    error: KafkaError,
-    producers: Mapping[int, ProducerState],
-    epoch_start: int,
-) -> KafkaError:
-    """Like `explain_refusal`, for a batch that is out of order. The leader's epoch began at offset `epoch_start`."""
-    explained = explain_refusal(refused, header, error)
-    producer = producers.get(header.producer_id)
-    if explained is not error or producer is None or not _had_sent_before(epoch_start, producer):
+    def explain(self, header: BatchHeader, error: KafkaError) -> KafkaError:
+        """A batch was refused with `error`. Returns the error for its producer."""
+        if header.producer_id < 0:
+            return error
+        sequence, known = header.base_sequence, self._find(header)
+        if error.code in TEMPORARY:
+            if known.error is None:
+                known = known._replace(error=error, first=sequence, last=sequence)
+            elif not _is_at_or_after(sequence, known.first):
+                known = known._replace(error=error, first=sequence)
+            explained = error
+        elif (
+            error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            and known.error is not None
+            and sequence != known.first
+            and _is_at_or_after(sequence, known.first)
+        ):
+            explained = known.error
+        else:
+            return error
+        if not _is_at_or_after(known.last, sequence):
+            known = known._replace(last=sequence)
+        self._keep(header, known)
         return explained
-    sequence, known = header.base_sequence, _find(refused, header)
-    needed = sequence_after(producer.last_sequence, 1) if producer.epoch == header.producer_epoch else 0
-    if (
-        not _is_at_or_after(sequence, needed)
-        or sequence in known.behind_gap  # it was refused once already
-        or len(known.behind_gap) == BEHIND_GAP_MAX
-    ):
-        return error
-    _note(refused, header, known._replace(behind_gap=(*known.behind_gap, sequence)))
-    message = f"{error.message}; what is between them may have gone to an earlier leader"
-    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
+
+    def explain_gap(
+        self,
+        header: BatchHeader,
+        error: KafkaError,
+        producers: Mapping[int, ProducerState],
+        epoch_start: int,
+    ) -> KafkaError:
+        """Like `explain`, for a batch that is out of order. The leader's epoch began at offset `epoch_start`."""
+        explained = self.explain(header, error)
+        producer = producers.get(header.producer_id)
+        if explained is not error or producer is None or not _had_sent_before(epoch_start, producer):
+            return explained
+        sequence, known = header.base_sequence, self._find(header)
+        needed = sequence_after(producer.last_sequence, 1) if producer.epoch == header.producer_epoch else 0
+        if (
+            not _is_at_or_after(sequence, needed)
+            or sequence in known.behind_gap  # it was refused once already
+            or len(known.behind_gap) == BEHIND_GAP_MAX
+        ):
+            return error
+        self._keep(header, known._replace(behind_gap=(*known.behind_gap, sequence)))
+        message = f"{error.message}; what is between them may have gone to an earlier leader"
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
+
+    def note_append(self, header: BatchHeader) -> None:
+        """A batch of a producer is in the log. It may be a retry of one before those that were refused."""
+        last_sequence = sequence_after(header.base_sequence, header.last_offset_delta)
+        self._forget_up_to(header.producer_id, header.producer_epoch, last_sequence)
+
+    def note_election(self, producers: Mapping[int, ProducerState]) -> None:
+        """This broker begins to lead: forget batches that another leader has appended since, and all gaps."""
+        for producer_id, known in list(self.items()):
+            producer = producers.get(producer_id)
+            if known.error is None:
+                del self[producer_id]
+            else:
+                self[producer_id] = known._replace(behind_gap=())
+                if producer is not None:
+                    self._forget_up_to(producer_id, producer.epoch, producer.last_sequence)
+
+    def _find(self, header: BatchHeader) -> Refused:
+        """What is known of the producer in the epoch of the batch."""
+        known = self.get(header.producer_id)
+        epoch = header.producer_epoch
+        return Refused(epoch) if known is None or known.producer_epoch != epoch else known
+
+    def _keep(self, header: BatchHeader, known: Refused) -> None:
+        if header.producer_id not in self and len(self) >= REFUSED_MAX:
+            self.clear()
+        self[header.producer_id] = known
+
+    def _forget_up_to(self, producer_id: int, epoch: int, last_sequence: int) -> None:
+        """The log has the producer's batches up to `last_sequence`."""
+        known = self.get(producer_id)
+        if known is None:
+            return
+        if epoch != known.producer_epoch:
+            del self[producer_id]
+            return
+        behind_gap = tuple(sequence for sequence in known.behind_gap if not _is_at_or_after(last_sequence, sequence))
+        error, first = known.error, known.first
+        if error is not None and _is_at_or_after(last_sequence, known.last):
+            error = None
+        elif error is not None and _is_at_or_after(last_sequence, first):
+            first = sequence_after(last_sequence, 1)
+        if error is None and not behind_gap:
+            del self[producer_id]
+        else:
+            self[producer_id] = Refused(epoch, error, first, known.last, behind_gap)
 
 
 def _had_sent_before(epoch_start: int, producer: ProducerState) -> bool:
     """Whether one of the producer's last batches, of which it may have had all in flight, came before the epoch."""
     return bool(producer.batches) and producer.batches[0].base_offset < epoch_start
-
-
-def forget_refusal(refused: RefusedBatches, header: BatchHeader) -> None:
-    """A batch of a producer is in the log. It may be a retry of one before those that were refused."""
-    last_sequence = sequence_after(header.base_sequence, header.last_offset_delta)
-    _forget_up_to(refused, header.producer_id, header.producer_epoch, last_sequence)
-
-
-def forget_appended(refused: RefusedBatches, producers: Mapping[int, ProducerState]) -> None:
-    """This broker begins to lead: forget refusals of batches that another leader has appended since, and all gaps."""
-    for producer_id, known in list(refused.items()):
-        producer = producers.get(producer_id)
-        if known.error is None:
-            del refused[producer_id]
-        else:
-            refused[producer_id] = known._replace(behind_gap=())
-            if producer is not None:
-                _forget_up_to(refused, producer_id, producer.epoch, producer.last_sequence)
-
-
-def _find(refused: RefusedBatches, header: BatchHeader) -> Refused:
-    """What is known of the producer in the epoch of the batch."""
-    known = refused.get(header.producer_id)
-    return Refused(header.producer_epoch) if known is None or known.producer_epoch != header.producer_epoch else known
-
-
-def _note(refused: RefusedBatches, header: BatchHeader, known: Refused) -> None:
-    if header.producer_id not in refused and len(refused) >= REFUSED_MAX:
-        refused.clear()
-    refused[header.producer_id] = known
-
-
-def _forget_up_to(refused: RefusedBatches, producer_id: int, epoch: int, last_sequence: int) -> None:
-    """The log has the producer's batches up to `last_sequence`."""
-    known = refused.get(producer_id)
-    if known is None:
-        return
-    if epoch != known.producer_epoch:
-        del refused[producer_id]
-        return
-    behind_gap = tuple(sequence for sequence in known.behind_gap if not _is_at_or_after(last_sequence, sequence))
-    error, first = known.error, known.first
-    if error is not None and _is_at_or_after(last_sequence, known.last):
-        error = None
-    elif error is not None and _is_at_or_after(last_sequence, first):
-        first = sequence_after(last_sequence, 1)
-    if error is None and not behind_gap:
-        del refused[producer_id]
-    else:
-        refused[producer_id] = Refused(epoch, error, first, known.last, behind_gap)
 
 
 def _is_at_or_after(sequence: int, other: int) -> bool:
