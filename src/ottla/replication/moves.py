@@ -23,15 +23,12 @@ from ottla.replication.log_starts import LogStarts
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
 from ottla.replication.throttles import ReplicationThrottle
-from ottla.storage import names
+from ottla.storage import copying, names
+from ottla.storage.copying import UnreadableLog
 from ottla.storage.directories import DataDirectory
 from ottla.storage.disk_errors import describe_error, is_failure
-from ottla.storage.files import Disk, FileSlice
-from ottla.storage.index import IndexCache
+from ottla.storage.files import Disk
 from ottla.storage.log import Log
-from ottla.storage.log_read import LogRead
-from ottla.storage.opening import create_log
-from ottla.storage.truncation import finish_truncation, start_anew
 from ottla.system.clock import Clock
 from ottla.system.threads import Offload
 from ottla.topic_partition import TopicPartition
@@ -76,17 +73,6 @@ class Move:
 
 class _Changed(Exception):
     """The log was truncated while it was copied: the copy has records that the log no longer has."""
-
-
-class _Unreadable(Exception):
-    """The log cannot be read, which is no fault of the directory that gets the copy.
-
-    `is_shortage`: it may be readable later, for instance when there are descriptors again.
-    """
-
-    def __init__(self, message: str, is_shortage: bool) -> None:
-        super().__init__(message)
-        self.is_shortage = is_shortage
 
 
 class Moves:
@@ -198,7 +184,7 @@ class Moves:
         except _Changed:
             self._discard(move, path)
             return False
-        except _Unreadable as error:
+        except UnreadableLog as error:
             return self._is_over_without(move, error)
         except (KafkaError, OSError) as error:
             return self._is_over_after(move, error)
@@ -208,7 +194,7 @@ class Moves:
         await self._checkpoints.write_high_watermarks()
         return True
 
-    def _is_over_without(self, move: Move, error: _Unreadable) -> bool:
+    def _is_over_without(self, move: Move, error: UnreadableLog) -> bool:
         """Whether a log that cannot be read ends the move. A shortage does not."""
         if error.is_shortage:
             logger.warning("%s: the move to %s waits: %s", move.partition, move.target.path, error)
@@ -238,14 +224,14 @@ class Moves:
             log = partition.log
             if log.truncations != move.truncations or log.end_offset < copy.end_offset:
                 raise _Changed
-            begin = _find_begin(log)
+            begin = copying.find_begin(log)
             if copy.end_offset < begin:
                 try:
-                    await self._step(_begin_at, copy, begin, self._clock.now_ms())
+                    await self._step(copying.begin_copy_at, copy, begin, self._clock.now_ms())
                 except OSError:
                     self._discard(move, path)  # nothing in it is needed
                     raise
-            pieces = _find_pieces(log, copy.end_offset, STEP_BYTES)
+            pieces = copying.find_pieces(log, copy.end_offset, STEP_BYTES)
             if sum(piece.length for piece in pieces) <= LAST_STEP_BYTES:
                 await self._step(copy.flush)
                 if not _knows_log_start(move):
@@ -255,11 +241,11 @@ class Moves:
                 await asyncio.sleep(SWITCH_RETRY_S)
                 continue
             try:
-                await self._step(_append, copy, pieces, self._clock.now_ms())
-            except (KafkaError, _Unreadable):
+                await self._step(copying.append_pieces, copy, pieces, self._clock.now_ms())
+            except (KafkaError, UnreadableLog):
                 if log.truncations != move.truncations:  # what the thread has read may have been cut off or overwritten
                     raise _Changed from None
-                again = _find_pieces(log, copy.end_offset, STEP_BYTES)
+                again = copying.find_pieces(log, copy.end_offset, STEP_BYTES)
                 if [piece.file for piece in again] == [piece.file for piece in pieces]:
                     raise
                 continue  # retention or compaction has removed a segment
@@ -281,7 +267,9 @@ class Moves:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} exists already")
         log = partition.log
         move.truncations = log.truncations
-        creating = self._offload(_create_copy, self._disk, path, log, _find_begin(log), self._clock.now_ms())
+        creating = self._offload(
+            copying.create_copy, self._disk, path, log, copying.find_begin(log), self._clock.now_ms()
+        )
         try:
             await self._wait(creating)
         finally:
@@ -329,18 +317,15 @@ class Moves:
         partition, target, copy, log = move.partition, move.target, move.copy, move.partition.log
         home = self._replicas.home(partition)
         assert copy is not None and home is not None
-        if copy.end_offset < _find_begin(log) or partition.flushing.is_held or not _knows_log_start(move):
+        if copy.end_offset < copying.find_begin(log) or partition.flushing.is_held or not _knows_log_start(move):
             return False
-        pieces = _find_pieces(log, copy.end_offset, STEP_BYTES)
+        pieces = copying.find_pieces(log, copy.end_offset, STEP_BYTES)
         if sum(piece.length for piece in pieces) > LAST_STEP_BYTES:
             return False
-        _append(copy, pieces, self._clock.now_ms())
+        copying.append_pieces(copy, pieces, self._clock.now_ms())
         if copy.end_offset != log.end_offset:
             return False
-        copy.epochs.clear()
-        for epoch, start in log.epochs.entries:
-            copy.epochs.assign(epoch, start)
-        copy.removed_deletes.take_over(log.removed_deletes.before)
+        copying.copy_state(copy, log)
         if partition.config.flush_messages == 1:
             copy.flush()  # acknowledged records were on disk in the old place
         with suppress(FileNotFoundError):  # an attempt has renamed it, and could not undo that
@@ -365,60 +350,3 @@ def _knows_log_start(move: Move) -> bool:
     """Whether a start after a crash would find the log start in the new place. Deleted records must not come back."""
     partition = move.partition
     return move.target.log_starts.get(partition.topic_partition, 0) == partition.log.log_start_offset
-
-
-def _find_begin(log: Log) -> int:
-    """Where a copy has to begin: at the log start, or where the batch begins that the log start is within."""
-    start = log.log_start_offset
-    found = _read(log, start, 0)
-    return start if found is None else min(start, found.base_offset)
-
-
-def _find_pieces(log: Log, copied_to: int, max_bytes: int) -> list[FileSlice]:
-    """Up to `max_bytes` of records that a copy needs which ends at `copied_to`."""
-    pieces: list[FileSlice] = []
-    size, offset = 0, max(copied_to, log.log_start_offset)
-    while offset < log.end_offset and size < max_bytes:
-        found = _read(log, offset, max_bytes - size)
-        if found is None:
-            break
-        pieces.append(found.slice)
-        size += found.slice.length
-        offset = found.next_offset
-    return pieces
-
-
-def _read(log: Log, offset: int, max_bytes: int) -> LogRead | None:
-    """What the log has from `offset` on. _Unreadable if it is damaged there, or its disk fails."""
-    try:
-        return log.read(offset, max_bytes, up_to=log.end_offset, at_least_one=True)
-    except KafkaError as error:
-        cause = error.__cause__
-        raise _Unreadable(str(error), isinstance(cause, OSError) and not is_failure(cause)) from None
-
-
-def _append(copy: Log, pieces: list[FileSlice], now_ms: int) -> None:
-    """Append records of the log to the copy. _Unreadable if they cannot be read; other errors are the copy's."""
-    for piece in pieces:
-        try:
-            records = piece.read()
-        except OSError as error:
-            raise _Unreadable(describe_error(error), not is_failure(error)) from None
-        copy.append_as_follower(records, now_ms)
-
-
-def _create_copy(disk: Disk, path: str, log: Log, start_offset: int, now_ms: int) -> Log:
-    # A cache of its own: the copy is written by threads.
-    copy = create_log(disk, path, log.topic_id, log.settings, now_ms, cache=IndexCache())
-    disk.open(f"{path}/{names.MOVING}", create=True).close()
-    disk.fsync_directory(path)
-    disk.fsync_directory(path.rpartition("/")[0])
-    if start_offset:
-        _begin_at(copy, start_offset, now_ms)
-    return copy
-
-
-def _begin_at(copy: Log, offset: int, now_ms: int) -> None:
-    truncation = start_anew(copy, offset, now_ms)
-    truncation.run()
-    finish_truncation(copy, truncation)

@@ -20,6 +20,7 @@ A partition's log
     retention.py            which segments are too old or too many
     flush.py                the fsyncs that make a log durable
     truncation.py           cuts off the end of a log, or starts it anew
+    copying.py              copies a log into another directory while it is appended to
     removal.py              deleted files that wait to be unlinked
     cleaner/                compaction
 

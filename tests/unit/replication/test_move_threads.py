@@ -12,6 +12,7 @@ from ottla.broker.broker import Broker
 from ottla.cluster.topics import delete_topic
 from ottla.records.batch import check, encode
 from ottla.replication import moves
+from ottla.storage import copying
 from ottla.topic_partition import TopicPartition
 from tests.unit.replication.test_moves import elsewhere, get, run, started, target, values, wait_for
 from tests.unit.replication.three_directories import DIRECTORIES, TOPIC, append, create, directory_of, settled
@@ -66,7 +67,7 @@ def list_failures(broker: Broker) -> list[str | None]:
     return [each.failure for each in broker.node.replicas.directories]
 
 
-@pytest.mark.parametrize("step", ["_create_copy", "_append"])
+@pytest.mark.parametrize("step", ["create_copy", "append_pieces"])
 def test_a_topic_that_is_created_again_waits_for_the_thread_of_a_move(step: str) -> None:
     # The thread wrote the old topic's id, and segments, into the directory of the new partition: its acknowledged
     # records were gone after the next start.
@@ -79,7 +80,7 @@ def test_a_topic_that_is_created_again_waits_for_the_thread_of_a_move(step: str)
             append(old, b"%d" % number)
         new = elsewhere(old)
         replication = broker.node.replication
-        threads = SlowThreads(replication.moves, getattr(moves, step))
+        threads = SlowThreads(replication.moves, getattr(copying, step))
         replication.moves.move(old, target(broker, new))
         await wait_for(lambda: threads.waiting)
         await broker.node.metadata.change(partial(delete_topic, topic_id=old.topic_id))
@@ -105,7 +106,7 @@ def test_a_topic_that_is_created_again_waits_for_the_thread_of_a_move(step: str)
 
 
 @pytest.mark.parametrize("is_at_work", [False, True])
-@pytest.mark.parametrize("step", ["_create_copy", "_append"])
+@pytest.mark.parametrize("step", ["create_copy", "append_pieces"])
 def test_a_move_that_is_given_up_and_requested_again_ends(step: str, is_at_work: bool) -> None:
     # It ended with "exists already"; or the replica was deleted by the next start, as an incomplete copy.
     async def main() -> None:
@@ -117,7 +118,7 @@ def test_a_move_that_is_given_up_and_requested_again_ends(step: str, is_at_work:
             append(partition, b"%d" % number)
         old, new = directory_of(broker, TOPIC, 0), elsewhere(partition)
         replication = broker.node.replication
-        threads = SlowThreads(replication.moves, getattr(moves, step))
+        threads = SlowThreads(replication.moves, getattr(copying, step))
         replication.moves.move(partition, target(broker, new))
         await wait_for(lambda: threads.waiting)
         threads.become_quick()
@@ -247,7 +248,7 @@ def test_a_move_goes_on_when_a_segment_was_removed_before_its_thread_read_it() -
         for number in range(100):
             append(partition, b"%d" % number)
         new = elsewhere(partition)
-        threads = SlowThreads(broker.node.replication.moves, moves._append)
+        threads = SlowThreads(broker.node.replication.moves, copying.append_pieces)
         broker.node.replication.moves.move(partition, target(broker, new))
         await wait_for(lambda: threads.waiting)
         partition.delete_records(90)

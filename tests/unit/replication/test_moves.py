@@ -20,6 +20,7 @@ from ottla.handlers import describe_log_dirs
 from ottla.records import batch
 from ottla.replication import moves
 from ottla.replication.partition import Partition
+from ottla.storage import copying
 from ottla.storage.directories import DataDirectory
 from ottla.storage.files import FileSlice
 from ottla.storage.log import Log
@@ -473,7 +474,7 @@ def test_a_truncation_while_a_thread_copies_begins_the_copy_again(monkeypatch: p
     # The thread reads what was written over the records that were cut off, from the middle of a batch on.
     monkeypatch.setattr(moves, "STEP_BYTES", 2000)
     monkeypatch.setattr(moves, "LAST_STEP_BYTES", 300)
-    copy_pieces = moves._append
+    copy_pieces = copying.append_pieces
 
     async def main() -> None:
         broker = await started(new_disk())
@@ -488,7 +489,7 @@ def test_a_truncation_while_a_thread_copies_begins_the_copy_again(monkeypatch: p
                 append(partition, b"other" * 10_000)
             copy_pieces(copy, pieces, now_ms)
 
-        monkeypatch.setattr(moves, "_append", truncate_and_copy)
+        monkeypatch.setattr(copying, "append_pieces", truncate_and_copy)
         new = elsewhere(partition)
         broker.node.replication.moves.move(partition, target(broker, new))
         await wait_for(lambda: not list(broker.node.replication.moves))
