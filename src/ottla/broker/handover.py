@@ -16,6 +16,7 @@ from itertools import islice
 from ottla.broker.isolation import SAMPLE, ask_metadata
 from ottla.cluster.image import Image
 from ottla.replication.peers import Peers
+from ottla.topic_partition import TopicIdPartition
 from ottla.wire.messages.metadata import MetadataResponse
 
 POLL_S = 0.01
@@ -27,11 +28,8 @@ PATIENCE_S = 1.0
 MOVING_S = 0.2
 """How long clients have time to move to the new leaders."""
 
-Led = tuple[bytes, int]
-"""A partition that was led: topic id and index."""
 
-
-def list_led(image: Image, broker_id: int) -> list[Led]:
+def list_led(image: Image, broker_id: int) -> list[TopicIdPartition]:
     """The partitions that the broker leads."""
     return [
         (topic.id, index)
@@ -50,7 +48,7 @@ def can_be_taken_over(image: Image, broker_id: int) -> bool:
     )
 
 
-async def let_others_know(broker_id: int, image: Image, led: Iterable[Led], peers: Peers) -> None:
+async def let_others_know(broker_id: int, image: Image, led: Iterable[TopicIdPartition], peers: Peers) -> None:
     """Wait until other brokers and active clients know who leads what this broker has `led`."""
     epochs = dict(islice(_list_handed_over(broker_id, image, led), SAMPLE))
     if not epochs:
@@ -62,7 +60,9 @@ async def let_others_know(broker_id: int, image: Image, led: Iterable[Led], peer
     await asyncio.sleep(MOVING_S)
 
 
-def _list_handed_over(broker_id: int, image: Image, led: Iterable[Led]) -> Iterable[tuple[Led, int]]:
+def _list_handed_over(
+    broker_id: int, image: Image, led: Iterable[TopicIdPartition]
+) -> Iterable[tuple[TopicIdPartition, int]]:
     """The partitions that another broker leads now, with their leader epochs."""
     for topic_id, index in led:
         topic = image.topic_by_id(topic_id)
@@ -70,14 +70,14 @@ def _list_handed_over(broker_id: int, image: Image, led: Iterable[Led]) -> Itera
             yield (topic_id, index), topic.partitions[index].leader_epoch
 
 
-async def _wait_for(other: int, epochs: Mapping[Led, int], peers: Peers) -> None:
+async def _wait_for(other: int, epochs: Mapping[TopicIdPartition, int], peers: Peers) -> None:
     """Wait until the other broker has replayed these leader epochs. One that does not answer can mislead nobody."""
     topic_ids = {topic_id for topic_id, _ in epochs}
     while (answer := await ask_metadata(peers, other, topic_ids)) is not None and _is_outdated(answer, epochs):
         await asyncio.sleep(POLL_S)
 
 
-def _is_outdated(answer: MetadataResponse, epochs: Mapping[Led, int]) -> bool:
+def _is_outdated(answer: MetadataResponse, epochs: Mapping[TopicIdPartition, int]) -> bool:
     return any(
         partition.leader_epoch < epochs.get((topic.topic_id, partition.partition_index), -1)
         for topic in answer.topics

@@ -14,6 +14,7 @@ from ottla.cluster.image import Image
 from ottla.errors import KafkaError
 from ottla.replication.partition import Partition
 from ottla.replication.peers import Peers, PeerUnavailable
+from ottla.topic_partition import TopicIdPartition
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 ANSWER_TIMEOUT_S = 5.0
@@ -48,7 +49,7 @@ async def ask_metadata(peers: Peers, broker_id: int, topic_ids: Iterable[bytes])
     return answer
 
 
-def _says_fenced(broker_id: int, led: Mapping[tuple[bytes, int], int], answer: MetadataResponse) -> bool:
+def _says_fenced(broker_id: int, led: Mapping[TopicIdPartition, int], answer: MetadataResponse) -> bool:
     """Whether the answer is from newer metadata, in which this broker does not serve.
 
     A broker that has itself lost the store may answer from metadata in which this one has not yet registered. Newer

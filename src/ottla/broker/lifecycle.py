@@ -26,6 +26,7 @@ from ottla.config import BrokerConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.assembly import Replication
 from ottla.storage.directories import DataDirectory
+from ottla.topic_partition import TopicIdPartition
 
 logger = logging.getLogger(__name__)
 
@@ -212,7 +213,7 @@ class Lifecycle:
         reconciliation.begin()
         await reconciliation.wait_until_created()
 
-    async def _report(self, replicas: Sequence[tuple[bytes, int]], *, lost: bool) -> None:
+    async def _report(self, replicas: Sequence[TopicIdPartition], *, lost: bool) -> None:
         """Report replicas whose directory failed, or whose logs are `lost`: they must not be elected."""
         decide = partial(
             take_replicas_offline,

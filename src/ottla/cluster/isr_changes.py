@@ -15,6 +15,7 @@ from ottla.cluster.image import Image, PartitionImage
 from ottla.cluster.reassignments import complete_reassignment
 from ottla.cluster.registration import require_current
 from ottla.errors import ErrorCode, KafkaError
+from ottla.topic_partition import TopicIdPartition
 
 AT_ONCE_MAX = 5000
 """Changes of one call: an entry of the metadata log is limited. The others are answered OPERATION_NOT_ATTEMPTED."""
@@ -51,7 +52,7 @@ def change_isr(
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} is fenced")
     changes: list[Change] = []
     results: list[KafkaError | None] = []
-    seen: set[tuple[bytes, int]] = set()
+    seen: set[TopicIdPartition] = set()
     for proposal in proposals:
         where = (proposal.topic_id, proposal.partition)
         try:
@@ -78,10 +79,8 @@ def change_isr(
     return Decision(changes, results)
 
 
-def leave_isr(
-    image: Image, broker_id: int, broker_epoch: int, partitions: Iterable[tuple[bytes, int]]
-) -> Decision[int]:
-    """Take a broker out of the ISR of these partitions (topic id, number), because its disk refuses their records.
+def leave_isr(image: Image, broker_id: int, broker_epoch: int, partitions: Iterable[TopicIdPartition]) -> Decision[int]:
+    """Take a broker out of the ISR of these partitions, because its disk refuses their records.
 
     Where it leads, replay elects another replica. It stays where no other in-sync replica could lead. Returns how many
     partitions changed.

@@ -6,15 +6,16 @@ from ottla.cluster.changes import Change, TakeReplicasOffline, TopicReplicas
 from ottla.cluster.decision import Decision
 from ottla.cluster.image import BrokerImage, Image
 from ottla.cluster.registration import require_current
+from ottla.topic_partition import TopicIdPartition
 
 AT_ONCE_MAX = 10_000
 """Partitions of one call: an entry of the metadata log is limited. The next call takes the rest."""
 
 
 def take_replicas_offline(
-    image: Image, broker_id: int, broker_epoch: int, partitions: Iterable[tuple[bytes, int]], *, lost: bool = False
+    image: Image, broker_id: int, broker_epoch: int, partitions: Iterable[TopicIdPartition], *, lost: bool = False
 ) -> Decision[int]:
-    """Make another replica the leader of these partitions (topic id, number), or none if nobody can lead.
+    """Make another replica the leader of these partitions, or none if nobody can lead.
 
     The replicas leave the ISR, and serve again when the broker registers again. `lost`: the broker came back without
     their logs; it creates empty ones and copies them from a leader, but may not lead before. A broker reports both

@@ -24,7 +24,7 @@ from ottla.storage.log import Log, LogSettings
 from ottla.storage.opening import open_log
 from ottla.storage.partition_metadata import NO_TOPIC_ID, read_topic_id
 from ottla.system.clock import Clock
-from ottla.topic_partition import TopicPartition
+from ottla.topic_partition import TopicIdPartition, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class Discovery:
         self._image = image
         self._deleted = deleted
         self._progress = progress
-        self.found: dict[tuple[bytes, int], Found] = {}
+        self.found: dict[TopicIdPartition, Found] = {}
         self.doomed: list[str] = []
         """Directories of deleted partitions, to be removed."""
         self.unreadable: list[tuple[TopicImage, int]] = []

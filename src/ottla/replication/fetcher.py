@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from ottla.errors import ErrorCode, KafkaError
-from ottla.replication.followed import Followed, Key
+from ottla.replication.followed import Followed
 from ottla.replication.following import (
     Append,
     AskRange,
@@ -40,6 +40,7 @@ from ottla.replication.throttles import ReplicationThrottle
 from ottla.replication.truncation import Truncations
 from ottla.storage.disk_errors import describe_error
 from ottla.system.clock import Clock
+from ottla.topic_partition import TopicIdPartition
 from ottla.wire.fetch import FetchResponse, PartitionResult
 from ottla.wire.peer import PeerConnection
 from ottla.wire.primitives import Bytes
@@ -87,7 +88,7 @@ class Fetcher:
         self._session = LeaderSession()
         self._counts_throttled = False
         """Whether there is a limit for throttled partitions, as of the last answer."""
-        self._throttled: dict[Key, Followed] = {}
+        self._throttled: dict[TopicIdPartition, Followed] = {}
         """Partitions that are paused by the throttle."""
         self._connection: PeerConnection | None = None
         self._tasks: dict[asyncio.Task[None], None] = {}

@@ -5,10 +5,8 @@ import asyncio
 from ottla.replication.following import next_backoff_s
 from ottla.replication.partition import Partition
 from ottla.replication.throttles import is_throttled
+from ottla.topic_partition import TopicIdPartition
 from ottla.wire.fetch import FetchPartition
-
-Key = tuple[bytes, int]
-"""Topic id and partition."""
 
 
 class Followed:
@@ -31,7 +29,7 @@ class Followed:
     def __init__(self, partition: Partition, leader: int, leader_epoch: int, fetcher_number: int) -> None:
         """`fetcher_number`: which of the connections to the leader the partition is copied over."""
         self.partition = partition
-        self.key: Key = (partition.topic_id, partition.index)
+        self.key: TopicIdPartition = (partition.topic_id, partition.index)
         self.leader = leader
         self.leader_epoch = leader_epoch
         self.fetcher_number = fetcher_number

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from ottla.cluster.isr_changes import leave_isr
 from ottla.cluster.metadata import Metadata
 from ottla.errors import KafkaError
+from ottla.topic_partition import TopicIdPartition
 
 logger = logging.getLogger(__name__)
 
@@ -34,9 +35,9 @@ class FullDisks:
         self._metadata = metadata
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
-        self._refused: dict[tuple[bytes, int], None] = {}
-        """Partitions, as topic id and number, to which a write was refused."""
-        self._gave_way_at: dict[tuple[bytes, int], float] = {}
+        self._refused: dict[TopicIdPartition, None] = {}
+        """Partitions to which a write was refused."""
+        self._gave_way_at: dict[TopicIdPartition, float] = {}
         """When this broker gave up the leadership of partitions because of a full disk."""
         self._noted = asyncio.Event()
         self._now = asyncio.get_running_loop().time

@@ -7,8 +7,9 @@ and those that are to be forgotten. No I/O, no clock.
 from typing import NamedTuple
 
 from ottla.replication.fetch_sessions import SESSION_EPOCH_MAX
-from ottla.replication.followed import Followed, Key
+from ottla.replication.followed import Followed
 from ottla.replication.following import make_request
+from ottla.topic_partition import TopicIdPartition
 from ottla.wire.fetch import FetchRequest, FetchTopic, ForgottenTopic
 
 
@@ -37,11 +38,11 @@ class LeaderSession:
     )
 
     def __init__(self) -> None:
-        self.partitions: dict[Key, Followed] = {}
+        self.partitions: dict[TopicIdPartition, Followed] = {}
         """All partitions that are copied over the connection. Those that are paused are not in the session."""
-        self.changed: dict[Key, Followed] = {}
+        self.changed: dict[TopicIdPartition, Followed] = {}
         """Partitions whose next request differs from what the session holds."""
-        self.forgotten: dict[Key, None] = {}
+        self.forgotten: dict[TopicIdPartition, None] = {}
         """Partitions that the session holds and that are not wanted any more."""
         self._id = 0
         self.epoch = 0

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from ottla.errors import ErrorCode, KafkaError
+from ottla.topic_partition import TopicIdPartition
 
 _REASON = "the partition is offline: its data directory failed"
 
@@ -35,7 +36,7 @@ class OfflinePartitions:
         if self.knows(topic_id, index):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, _REASON)
 
-    def __iter__(self) -> Iterator[tuple[bytes, int]]:
+    def __iter__(self) -> Iterator[TopicIdPartition]:
         return ((topic_id, index) for topic_id, indexes in self._by_id.items() for index in indexes)
 
     def __len__(self) -> int:

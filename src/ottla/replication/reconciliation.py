@@ -52,7 +52,7 @@ from ottla.storage.log import Log
 from ottla.storage.opening import create_log
 from ottla.system.clock import Clock
 from ottla.system.threads import Offload
-from ottla.topic_partition import TopicPartition
+from ottla.topic_partition import TopicIdPartition, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -195,8 +195,8 @@ class Reconciliation:
         for topic_id in [topic_id for topic_id in self._replicas.topic_ids() if image.topic_by_id(topic_id) is None]:
             self._set_aside_topic(topic_id)
 
-    def find_missing(self) -> list[tuple[bytes, int]]:
-        """Replicas (topic id, number) that this broker should hold and does not, nor a directory that failed."""
+    def find_missing(self) -> list[TopicIdPartition]:
+        """Replicas that this broker should hold and does not, nor a directory that failed."""
         missing = []
         for topic in self._replicas.image.topics():
             here = self._replicas.of_topic_id(topic.id)

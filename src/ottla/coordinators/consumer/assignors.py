@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heapify, heapreplace
 from typing import Final, NamedTuple
 
+from ottla.topic_partition import TopicIdPartition
+
 Partitions = Mapping[bytes, frozenset[int]]
 """Partitions by topic id. A topic without partitions is left out, so equal sets are equal mappings."""
 
@@ -143,7 +145,7 @@ def _even_out(topic: bytes, members: Sequence[str], draft: _Assignment, loads: d
 
 def _keep_what_is_valid(
     order: Iterable[str], subscribers: Mapping[str, Subscriber], sizes: Mapping[bytes, int]
-) -> tuple[_Assignment, list[tuple[bytes, int]]]:
+) -> tuple[_Assignment, list[TopicIdPartition]]:
     """Returns what members hold and still subscribe to, and every other subscribed partition."""
     draft: _Assignment = {}
     taken: dict[bytes, set[int]] = {}
@@ -168,8 +170,8 @@ def _keep_what_is_valid(
     return draft, free
 
 
-def _give_back(kept: dict[bytes, set[int]], surplus: int) -> list[tuple[bytes, int]]:
-    given: list[tuple[bytes, int]] = []
+def _give_back(kept: dict[bytes, set[int]], surplus: int) -> list[TopicIdPartition]:
+    given: list[TopicIdPartition] = []
     while len(given) < surplus:
         topic = max(kept, key=lambda topic: (len(kept[topic]), topic))
         number = max(kept[topic])

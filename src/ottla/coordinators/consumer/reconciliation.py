@@ -11,6 +11,7 @@ from typing import Final
 
 from ottla.coordinators.consumer.assignors import Partitions
 from ottla.coordinators.consumer.members import NOTHING_HELD, Holding, Member, MemberState
+from ottla.topic_partition import TopicIdPartition
 
 TRANSITIONS: Final[Mapping[MemberState, frozenset[MemberState]]] = {
     MemberState.STABLE: frozenset(
@@ -37,7 +38,7 @@ class Goal:
     target: Partitions
     subscribed: frozenset[bytes]
     """The topics that the member subscribes to now. An older target may have others."""
-    taken: Mapping[tuple[bytes, int], str]
+    taken: Mapping[TopicIdPartition, str]
     """The member that has a partition, or has not given it up yet."""
 
 

@@ -31,6 +31,7 @@ from ottla.coordinators.formats import (
 )
 from ottla.coordinators.machine import StoredRecord, Turn
 from ottla.coordinators.outcome_builder import OutcomeBuilder
+from ottla.topic_partition import TopicIdPartition
 from ottla.wire.message import Message
 
 
@@ -57,7 +58,7 @@ class GroupState:
     """The target assignment, by member id."""
     instances: Map[str, str] = field(default_factory=Map)
     """The member id that belongs to each instance id."""
-    owners: Map[tuple[bytes, int], str] = field(default_factory=Map)
+    owners: Map[TopicIdPartition, str] = field(default_factory=Map)
     """The member that has each partition, or has not given it up yet."""
     names: Map[str, int] = field(default_factory=Map)
     """How many members subscribe to each topic by name."""
@@ -265,7 +266,7 @@ CONSUMER_KEYS: Final = frozenset(_REPLAYS)
 """The key classes of the records of a consumer group."""
 
 
-def _update_owners(owners: Map[tuple[bytes, int], str], before: Member | None, after: Member | None) -> Map[Any, str]:
+def _update_owners(owners: Map[TopicIdPartition, str], before: Member | None, after: Member | None) -> Map[Any, str]:
     """A partition that another member has got meanwhile stays with it, whatever the order of a compacted log."""
     old, new = _list_partitions(before), _list_partitions(after)
     if old == new:
@@ -298,13 +299,13 @@ def _has_same_partitions(before: Member | None, after: Member | None) -> bool:
     return before.assigned is after.assigned and before.revoking is after.revoking
 
 
-def _list_partitions(member: Member | None) -> set[tuple[bytes, int]]:
+def _list_partitions(member: Member | None) -> set[TopicIdPartition]:
     if member is None:
         return set()
     return _flatten(member.assigned) | _flatten(member.revoking)
 
 
-def _flatten(holding: Holding) -> set[tuple[bytes, int]]:
+def _flatten(holding: Holding) -> set[TopicIdPartition]:
     return {(topic, number) for topic, numbers in holding.items() for number in numbers}
 
 
