@@ -17,9 +17,10 @@ from typing import Any
 
 from ottla.config import BrokerConfig
 from ottla.replication.directory_failures import DirectoryFailures
+from ottla.replication.discovery import set_aside
 from ottla.replication.partition import Partition
 from ottla.replication.removals import Removals
-from ottla.storage.directories import DELETE, DataDirectory
+from ottla.storage.directories import DELETE, DataDirectory, PartitionDirectory
 from ottla.storage.disk_errors import describe_error, is_failure
 from ottla.storage.files import Disk, File
 from ottla.storage.leftovers import remove_tree
@@ -73,6 +74,16 @@ class DeletedPartitions:
     def add_copy(self, partition: Partition, directory: DataDirectory, path: str) -> None:
         """The copy of a partition in another data directory, which nobody reads."""
         self._waiting[path] = partition, directory, 0
+
+    def set_aside(self, partition: Partition, directory: DataDirectory) -> None:
+        """Keep the directory as a stray: no entry of the metadata says that the partition was deleted."""
+        self.hold(partition)
+        path = partition.log.directory
+        try:
+            held = PartitionDirectory(partition.topic, partition.index, "", path)
+            set_aside(self._disk, directory, held, self._unique())
+        except OSError as error:
+            self._failures.report_error(directory, f"{path} keeps its name", error)
 
     def hold(self, partition: Partition) -> None:
         """Keep the partition's path until every thread that works for it is done."""

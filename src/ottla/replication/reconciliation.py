@@ -305,14 +305,8 @@ class Reconciliation:
         error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
         name = next((partition.topic for partition in self._replicas.of_topic_id(topic_id).values()), None)
         for partition, directory in self._replicas.remove_topic(name, topic_id):
-            self._deleted.hold(partition)
             self._retire(partition, directory, error)
-            path = partition.log.directory
-            try:
-                held = PartitionDirectory(partition.topic, partition.index, "", path)
-                set_aside(self._disk, directory, held, self._unique())
-            except OSError as error_of_disk:
-                self._failures.report_error(directory, f"{path} keeps its name", error_of_disk)
+            self._deleted.set_aside(partition, directory)
 
     def _retire(self, partition: Partition, directory: DataDirectory, error: KafkaError) -> None:
         directory.partition_count -= 1
