@@ -28,7 +28,8 @@ moves.py               moves replicas between the data directories of this broke
 throttles.py           limits the bytes per second of replication
 discovery.py           start: finds and opens the logs of the data directories, with recovery
 recovery_progress.py   logs the progress of recovery
-reconciliation.py      creates, deletes and configures partitions as the metadata changes
+reconciliation.py      has partitions created, deleted and configured as the metadata changes
+creation.py            creates empty replicas, where there is room
 deleted_partitions.py  renames the directories of deleted partitions
 removals.py            removes deleted files after their delay
 checkpoints.py         recovery points, high watermarks, log starts and clean ends on disk

@@ -10,6 +10,7 @@ from ottla.config import BrokerConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.checkpoints import Checkpoints
 from ottla.replication.closing import close_logs
+from ottla.replication.creation import Creation
 from ottla.replication.deleted_partitions import DeletedPartitions
 from ottla.replication.directory_failures import DirectoryFailures
 from ottla.replication.discovery import Discovery, ReportProgress
@@ -72,7 +73,7 @@ class Replication:
             offload,
             self._settings,
         )
-        self.reconciliation = Reconciliation(
+        creation = Creation(
             config.node_id,
             self._settings,
             disk,
@@ -81,10 +82,11 @@ class Replication:
             self._make_unique,
             self._indexes,
             self.replicas,
-            self.checkpoints,
             self._deleted,
             self.failures,
-            self.moves,
+        )
+        self.reconciliation = Reconciliation(
+            config.node_id, self._settings, self.replicas, creation, self.checkpoints, self._deleted, self.moves
         )
         self.failures.on_retired = self._give_up
 

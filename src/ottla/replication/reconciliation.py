@@ -13,9 +13,7 @@ loop can serve requests in between.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Protocol
 
 from ottla.cluster.changes import (
@@ -37,21 +35,14 @@ from ottla.cluster.image import Image, PartitionImage, TopicImage
 from ottla.config import BrokerConfig, TopicConfig
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.checkpoints import Checkpoints
+from ottla.replication.creation import Creation
 from ottla.replication.deleted_partitions import DeletedPartitions
-from ottla.replication.directory_failures import DirectoryFailures
-from ottla.replication.discovery import Discovery, make_log_settings, set_aside
+from ottla.replication.discovery import Discovery, make_log_settings
 from ottla.replication.moves import Moves
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
-from ottla.storage.directories import DataDirectory, PartitionDirectory
-from ottla.storage.disk_errors import describe_error, is_failure, is_full
-from ottla.storage.files import Disk
-from ottla.storage.index import IndexCache
-from ottla.storage.leftovers import remove_tree
-from ottla.storage.log import Log
-from ottla.storage.opening import create_log
-from ottla.system.clock import Clock
-from ottla.system.threads import Offload
+from ottla.storage.directories import DataDirectory
+from ottla.storage.disk_errors import describe_error, is_full
 from ottla.topic_partition import TopicIdPartition, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -74,35 +65,23 @@ class Reconciliation:
         self,
         broker_id: int,
         settings: Callable[[], BrokerConfig],
-        disk: Disk,
-        clock: Clock,
-        offload: Offload,
-        unique: Callable[[], str],
-        indexes: IndexCache,
         replicas: Replicas,
+        creation: Creation,
         checkpoints: Checkpoints,
         deleted: DeletedPartitions,
-        failures: DirectoryFailures,
         moves: Moves,
     ) -> None:
         self._broker_id = broker_id
         self._settings = settings
-        self._disk = disk
-        self._clock = clock
-        self._offload = offload
-        self._unique = unique
-        self._indexes = indexes
         self._replicas = replicas
+        self._creation = creation
         self._checkpoints = checkpoints
         self._deleted = deleted
-        self._failures = failures
         self._moves = moves
         self._postponed: dict[bytes, None] = {}
         """Topics whose partitions are created when no checkpoint is being written, and their paths are free."""
         self._missing: dict[bytes, None] = {}
         """Topics with partitions that no disk had room for."""
-        self._unfinished: dict[str, None] = {}
-        """Directories of partitions that could not be created there, and that could not be removed yet."""
         self._waiting: dict[bytes, list[int]] = {}
         """Topics with the partitions that are created as soon as the event loop has time."""
         self.is_active = False
@@ -120,7 +99,7 @@ class Reconciliation:
         for path in discovery.doomed:
             self._deleted.remove(path)
         for topic, index, log, directory, high_watermark in discovery.found.values():
-            self._add(topic, index, log, directory, high_watermark, self._find_topic_config(image, topic.name))
+            self._creation.add(topic, index, log, directory, high_watermark, self._find_topic_config(image, topic.name))
         for topic, index in discovery.unreadable:
             self._replicas.offline.add(topic.name, topic.id, index)
         if len(self._replicas.directories_in_service()) < len(self._replicas.directories):
@@ -234,9 +213,7 @@ class Reconciliation:
 
         After `step_down` nothing is created: `begin` does so.
         """
-        for path in list(self._unfinished):
-            with suppress(OSError):
-                self._remove_unfinished(path)
+        self._creation.remove_unfinished()
         if not self.is_active:
             return
         missing, self._missing = self._missing, {}
@@ -377,7 +354,7 @@ class Reconciliation:
             self._checkpoints.forget(partitions)
             config = self._find_topic_config(self._replicas.image, topic.name)
             for index in new:
-                self._create_log(topic, index, config)
+                self._creation.create(topic, index, config)
         except OSError as error:
             logger.error("%s: partitions cannot be created: %s", topic.name, describe_error(error))
             self._missing[topic.id] = None
@@ -398,75 +375,3 @@ class Reconciliation:
             for index in wanted:
                 if index not in here:
                     proposer.note_full_disk(topic.id, index)
-
-    def _create_log(self, topic: TopicImage, index: int, config: TopicConfig) -> None:
-        """Create a log in the directory with the fewest partitions that has room. OSError if none has.
-
-        A directory that an administrator chose for the replica is tried first, and a cordoned one last.
-        """
-        settings, preferred = self._settings(), self._replicas.preferred.get(TopicPartition(topic.name, index))
-        directories = sorted(
-            self._replicas.directories_in_service(),
-            key=lambda each: (settings.is_cordoned(each.path), each is not preferred, each.partition_count),
-        )
-        for directory in directories:
-            try:
-                log = self._create_log_in(directory, topic, index, config)
-            except OSError as error:
-                if is_failure(error):
-                    self._failures.report(directory, describe_error(error))
-                if directory is directories[-1]:
-                    raise
-            else:
-                self._replicas.preferred.pop(TopicPartition(topic.name, index), None)
-                directory.partition_count += 1
-                self._add(topic, index, log, directory, 0, config)
-                return
-
-    def _create_log_in(self, directory: DataDirectory, topic: TopicImage, index: int, config: TopicConfig) -> Log:
-        path = directory.partition_path(topic.name, index)
-        self._deleted.free(path)
-        if path in self._unfinished:
-            self._remove_unfinished(path)
-        if self._disk.exists(path):
-            set_aside(self._disk, directory, PartitionDirectory(topic.name, index, "", path), self._unique())
-        settings = make_log_settings(config, self._settings())
-        try:
-            return create_log(self._disk, path, topic.id, settings, self._clock.now_ms(), cache=self._indexes)
-        except OSError:
-            if self._disk.exists(path):  # or a move may have created it when the removal is tried again
-                self._unfinished[path] = None
-                with suppress(OSError):
-                    self._remove_unfinished(path)
-            raise
-
-    def _remove_unfinished(self, path: str) -> None:
-        """Remove the directory of a creation that failed, or the next start would find the partition twice."""
-        remove_tree(self._disk, path)
-        del self._unfinished[path]
-
-    def _add(
-        self,
-        topic: TopicImage,
-        index: int,
-        log: Log,
-        directory: DataDirectory,
-        high_watermark: int,
-        config: TopicConfig,
-    ) -> None:
-        log.on_disk_failure = partial(self._failures.report, directory)
-        self._replicas.add(
-            Partition(
-                topic.name,
-                topic.id,
-                index,
-                log,
-                config,
-                self._broker_id,
-                self._offload,
-                high_watermark,
-                self._replicas.meters.of(topic.name),
-                self._replicas.isr_proposer,
-            ),
-            directory,
-        )
