@@ -16,7 +16,6 @@ from ottla.replication.directory_failures import DirectoryFailures
 from ottla.replication.discovery import Discovery, ReportProgress
 from ottla.replication.log_starts import LogStarts
 from ottla.replication.moves import Moves
-from ottla.replication.partition import Partition
 from ottla.replication.reconciliation import Reconciliation
 from ottla.replication.removals import Removals
 from ottla.replication.replicas import Replicas
@@ -88,18 +87,12 @@ class Replication:
         self.reconciliation = Reconciliation(
             config.node_id, self._settings, self.replicas, creation, self.checkpoints, self._deleted, self.moves
         )
-        self.failures.on_retired = self._give_up
+        self.failures.retire = self.reconciliation.retire
 
     def join_cluster(self, proposals: "IsrProposals", fetchers: "Fetchers") -> None:
         """Replicate with other brokers from now on: what is led has followers, and other replicas follow."""
         self.proposals = self.replicas.isr_proposer = proposals
         self.fetchers = self.reconciliation.fetchers = fetchers
-
-    def _give_up(self, partition: Partition) -> None:
-        """A partition goes out of service, because its data directory failed."""
-        self.moves.cancel(partition)
-        if self.fetchers is not None:
-            self.fetchers.leave(partition)
 
     def _settings(self) -> BrokerConfig:
         return self._config

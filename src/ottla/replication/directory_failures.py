@@ -22,8 +22,8 @@ class DirectoryFailures:
         self._marks: list[asyncio.Future[None]] = []
         self._closing = False
         self.on_failure: Callable[[DataDirectory], None] | None = None
-        self.on_retired: Callable[[Partition], None] | None = None
-        """Called for every partition of a failed directory before it goes out of service."""
+        self.retire: Callable[[Partition, KafkaError], None] = Partition.retire
+        """Takes a partition of a failed directory out of service. The broker also ends its move and its copying."""
 
     def report(self, directory: DataDirectory, reason: str) -> None:
         """A log had an error which shows that its disk fails.
@@ -52,9 +52,7 @@ class DirectoryFailures:
             "%s failed, its %d partitions are offline until a restart: %s", directory.path, len(partitions), reason
         )
         for partition in partitions:
-            if self.on_retired is not None:
-                self.on_retired(partition)
-            partition.retire(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
+            self.retire(partition, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
         self._marks.append(self._offload(directory.distrust))
         if self.on_failure is not None:
             self.on_failure(directory)

@@ -287,6 +287,10 @@ class Reconciliation:
 
     def _retire(self, partition: Partition, directory: DataDirectory, error: KafkaError) -> None:
         directory.partition_count -= 1
+        self.retire(partition, error)
+
+    def retire(self, partition: Partition, error: KafkaError) -> None:
+        """Take a replica out of service that `Replicas` does not have any more. Its move and its copying end."""
         self._moves.cancel(partition)
         if self.fetchers is not None:
             self.fetchers.leave(partition)
