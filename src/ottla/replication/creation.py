@@ -61,7 +61,7 @@ class Creation:
         settings, preferred = self._settings(), self._replicas.preferred.get(TopicPartition(topic.name, index))
         directories = sorted(
             self._replicas.directories_in_service(),
-            key=lambda each: (settings.is_cordoned(each.path), each is not preferred, each.partition_count),
+            key=lambda each: (settings.is_cordoned(each.path), each is not preferred, self._replicas.count_in(each)),
         )
         for directory in directories:
             try:
@@ -73,7 +73,6 @@ class Creation:
                     raise
             else:
                 self._replicas.preferred.pop(TopicPartition(topic.name, index), None)
-                directory.partition_count += 1
                 self.add(topic, index, log, directory, 0, config)
                 return
 

@@ -41,7 +41,6 @@ from ottla.replication.discovery import Discovery, make_log_settings
 from ottla.replication.moves import Moves
 from ottla.replication.partition import Partition
 from ottla.replication.replicas import Replicas
-from ottla.storage.directories import DataDirectory
 from ottla.storage.disk_errors import describe_error, is_full
 from ottla.topic_partition import TopicIdPartition, TopicPartition
 
@@ -275,19 +274,15 @@ class Reconciliation:
         for partition, directory in self._replicas.remove(topic.id, indexes):
             logger.info("%s was moved away from this broker: its files are removed", partition)
             self._deleted.add(partition, directory)
-            self._retire(partition, directory, error)
+            self.retire(partition, error)
         self._deleted.rename_some()
 
     def _set_aside_topic(self, topic_id: bytes) -> None:
         error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
         name = next((partition.topic for partition in self._replicas.of_topic_id(topic_id).values()), None)
         for partition, directory in self._replicas.remove_topic(name, topic_id):
-            self._retire(partition, directory, error)
+            self.retire(partition, error)
             self._deleted.set_aside(partition, directory)
-
-    def _retire(self, partition: Partition, directory: DataDirectory, error: KafkaError) -> None:
-        directory.partition_count -= 1
-        self.retire(partition, error)
 
     def retire(self, partition: Partition, error: KafkaError) -> None:
         """Take a replica out of service that `Replicas` does not have any more. Its move and its copying end."""
@@ -301,7 +296,7 @@ class Reconciliation:
         topic = image.topic_by_id(topic_id)
         for partition, directory in self._replicas.remove_topic(None if topic is None else topic.name, topic_id):
             self._deleted.add(partition, directory)
-            self._retire(partition, directory, error)
+            self.retire(partition, error)
         self._deleted.rename_some()
 
     def _find_topic_config(self, image: Image, topic: str) -> TopicConfig:

@@ -31,6 +31,7 @@ class Replicas:
         self._by_name: dict[str, Partitions] = {}
         self._by_id: dict[bytes, Partitions] = {}
         self._homes: dict[Partition, DataDirectory] = {}
+        self._counts = dict.fromkeys(directories, 0)
         self.preferred: dict[TopicPartition, DataDirectory] = {}
         """Where replicas are created that are not here yet, if an administrator chose it."""
 
@@ -109,6 +110,10 @@ class Replicas:
         """The partitions in one data directory."""
         return [partition for partition, home in self._homes.items() if home is directory]
 
+    def count_in(self, directory: DataDirectory) -> int:
+        """How many partitions are in one data directory."""
+        return self._counts[directory]
+
     def list_moving_to(self, directory: DataDirectory) -> list[Partition]:
         """The partitions that are on their way from another data directory to this one."""
         return [partition for partition in self._homes if partition.moving_to is directory]
@@ -122,6 +127,7 @@ class Replicas:
         partitions = self._by_id.setdefault(partition.topic_id, {})
         self._by_name[partition.topic] = partitions
         self._homes[partition] = directory
+        self._counts[directory] += 1
         partitions[partition.index] = partition
 
     def remove_topic(self, topic: str | None, topic_id: bytes) -> list[tuple[Partition, DataDirectory]]:
@@ -131,24 +137,30 @@ class Replicas:
             self._by_name.pop(topic, None)
             self.meters.forget(topic)
             self.offline.forget(topic, topic_id)
-        return [(partition, self._homes.pop(partition)) for partition in partitions.values()]
+        return [(partition, self._leave_home(partition)) for partition in partitions.values()]
 
     def remove(self, topic_id: bytes, indexes: Iterable[int]) -> list[tuple[Partition, DataDirectory]]:
         """Stop serving some partitions of a topic. Returns them and where each of them lies."""
         partitions = self._by_id[topic_id]
         removed = [partitions.pop(index) for index in indexes]
-        return [(partition, self._homes.pop(partition)) for partition in removed]
+        return [(partition, self._leave_home(partition)) for partition in removed]
+
+    def _leave_home(self, partition: Partition) -> DataDirectory:
+        directory = self._homes.pop(partition)
+        self._counts[directory] -= 1
+        return directory
 
     def move(self, partition: Partition, directory: DataDirectory) -> None:
         """The partition's log is in another data directory now."""
-        self._homes[partition].partition_count -= 1
-        directory.partition_count += 1
+        self._counts[self._homes[partition]] -= 1
+        self._counts[directory] += 1
         self._homes[partition] = directory
 
     def take_offline(self, directory: DataDirectory) -> list[Partition]:
         """Stop serving the partitions of a failed directory. From now on `get` answers KAFKA_STORAGE_ERROR for them."""
         partitions = self.list_in(directory)
         for partition in partitions:
-            del self._homes[partition], self._by_id[partition.topic_id][partition.index]
+            self._leave_home(partition)
+            del self._by_id[partition.topic_id][partition.index]
             self.offline.add(partition.topic, partition.topic_id, partition.index)
         return partitions

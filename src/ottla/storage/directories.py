@@ -211,7 +211,6 @@ class DataDirectory:
         """Whether an earlier process had an fsync fail: what it wrote can be read, but may not be on the disk."""
         self.is_checkpointed = False
         """Whether every log that had records when the broker started has a recovery point above 0 on disk."""
-        self.partition_count = 0
 
     @classmethod
     def open(cls, disk: Disk, path: str) -> "DataDirectory":
@@ -250,7 +249,7 @@ class DataDirectory:
         for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEAN_ENDS):
             self._read_checkpoint(name)
         self.is_distrusted = self._disk.exists(_join(self.path, FAILED_FSYNC))
-        self.partition_count = sum(not partition.marker for partition in self.partitions())
+        self.partitions()  # a directory that cannot be listed has failed
         self.was_clean, self.broker_epoch = self._take_clean_marker()
         self.killed_at = self._read_running_mark()
         # The mark says something about the checkpoint it was written after, so it counts only together with that.

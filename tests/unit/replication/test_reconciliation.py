@@ -16,7 +16,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.partition import Partition
 from ottla.replication.reconciliation import CREATED_AT_ONCE
 from tests.simulation.disk import SimulatedDisk
-from tests.unit.replication.three_directories import append, create, settled, started
+from tests.unit.replication.three_directories import DIRECTORIES, append, create, directory_of, settled, started
 
 TOPIC = "orders"
 DATA = ("/data",)
@@ -112,6 +112,21 @@ def test_a_topic_that_a_snapshot_does_not_know_is_out_of_service_and_kept(is_mem
         assert refusal.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert sum(name.endswith("-stray") for name in disk.list("/data")) == 2
         broker.abort()
+
+    asyncio.run(run())
+
+
+def test_only_partitions_count_where_new_ones_are_created() -> None:
+    # A new partition goes to the directory with the fewest. What the start found there and set aside is none.
+    async def run() -> None:
+        disk = SimulatedDisk(Random(1))
+        for path in (*DIRECTORIES, "/two/gone-0", "/two/gone-1", "/three/gone-2"):
+            disk.make_directory(path)
+        broker = await started(disk)
+        await create(broker, TOPIC, len(DIRECTORIES))
+        found = [directory_of(broker, TOPIC, index) for index in range(len(DIRECTORIES))]
+        await broker.stop(1.0)
+        assert found == list(DIRECTORIES)
 
     asyncio.run(run())
 

@@ -48,7 +48,7 @@ def disk() -> SimulatedDisk:
 def test_a_missing_directory_is_created(disk: SimulatedDisk) -> None:
     # Proves: a missing directory is created, and has no state yet.
     directory = DataDirectory.open(disk, "/some/where/data")
-    assert directory.identity is None and not directory.was_clean and directory.partition_count == 0
+    assert directory.identity is None and not directory.was_clean
     assert directory.recovery_points == directory.log_starts == directory.high_watermarks == {}
     assert directory.partitions() == []
 
@@ -436,7 +436,6 @@ def test_partitions_are_found(disk: SimulatedDisk) -> None:
     again = DataDirectory.open(disk, DATA)
     found = [(partition.topic, partition.index, partition.marker, partition.path) for partition in again.partitions()]
     assert found == [("orders", 0, "", live), ("orders", 1, "delete", dead)]
-    assert again.partition_count == 1
 
 
 def test_a_forgotten_partition_is_removed_from_every_checkpoint(disk: SimulatedDisk) -> None:
