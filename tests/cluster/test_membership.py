@@ -168,10 +168,9 @@ def test_a_directory_of_a_cluster_is_not_opened_without_it() -> None:
 
 
 def test_the_settings_name_the_store() -> None:
-    from ottla.broker.member import find_zookeeper
     from ottla.cluster.zookeeper import ZooKeeper
 
-    store = find_zookeeper(BrokerConfig.of({"zookeeper.connect": "one:2181,two:2181/path"}))
+    store = ZooKeeper.of(BrokerConfig.of({"zookeeper.connect": "one:2181,two:2181/path"}))
     assert isinstance(store, ZooKeeper)
     assert store.addresses == "one:2181,two:2181"
 

@@ -225,10 +225,15 @@ class Broker:
         environment = Environment(self._disk, self._clock, self._random, self._offload, self._fail)
         if self._read_only or (self._store is None and not self._config.zookeeper_connect):
             return Alone(environment, read_only=self._read_only)
-        from ottla.broker.member import Member, find_zookeeper
+        from ottla.broker.member import Member
         from ottla.system.network import connect_to_socket
 
-        return Member(environment, self._store or find_zookeeper(self._config), self._connect or connect_to_socket)
+        store = self._store
+        if store is None:
+            from ottla.cluster.zookeeper import ZooKeeper  # tests with a store in memory need no kazoo
+
+            store = ZooKeeper.of(self._config)
+        return Member(environment, store, self._connect or connect_to_socket)
 
     def _build_authorizer(self, config: BrokerConfig, metadata: Metadata) -> "Authorizer | None":
         """The authorizer that authorizer.class.name asks for; None if it is empty."""

@@ -341,25 +341,6 @@ class Member:
             self._membership.abandon()
 
 
-def find_zookeeper(config: BrokerConfig) -> Store:
-    """The store that the settings name. ConfigError if its certificates cannot be used."""
-    from ottla.cluster.zookeeper import ZooKeeper  # tests with a store in memory need no kazoo
-    from ottla.security.tls import build_zookeeper_context  # rarely needed
-
-    tls = build_zookeeper_context(config) if config.zookeeper_ssl_client_enable else None
-    session_timeout_s = config.zookeeper_session_timeout_ms / 1000
-    connection_timeout_ms = config.zookeeper_connection_timeout_ms
-    connection_timeout_s = session_timeout_s if connection_timeout_ms is None else connection_timeout_ms / 1000
-    return ZooKeeper(
-        config.zookeeper_connect,
-        session_timeout_s,
-        connection_timeout_s,
-        config.zookeeper_credentials,
-        config.zookeeper_set_acl,
-        tls,
-    )
-
-
 def _check_identity(directory: DataDirectory, node_id: int, image: Image, store_name: str) -> None:
     """DirectoryError if the directory belongs to another cluster or broker than those of this metadata."""
     identity = directory.identity

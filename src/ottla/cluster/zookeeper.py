@@ -44,8 +44,9 @@ from ottla.cluster.store import (
     StoreUnavailable,
     Watch,
 )
+from ottla.config import BrokerConfig
 from ottla.config.zookeeper_addresses import parse_zookeeper_connect
-from ottla.security.tls import TlsContext
+from ottla.security.tls import TlsContext, build_zookeeper_context
 
 TICKS_PER_TIMEOUT = 8
 """How often the event loop shows that it runs, and the watchdog looks, within a session time-out."""
@@ -99,6 +100,20 @@ class ZooKeeper:
         self._acl = CREATOR_ALL_ACL if protect_nodes else None
         self._owner = _make_own_acl(credentials) if protect_nodes and credentials else None
         self._tls = tls
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> "ZooKeeper":
+        """The store that the settings name. ConfigError if its certificates cannot be used."""
+        session_timeout_s = config.zookeeper_session_timeout_ms / 1000
+        connection_timeout_ms = config.zookeeper_connection_timeout_ms
+        return cls(
+            config.zookeeper_connect,
+            session_timeout_s,
+            session_timeout_s if connection_timeout_ms is None else connection_timeout_ms / 1000,
+            config.zookeeper_credentials,
+            config.zookeeper_set_acl,
+            build_zookeeper_context(config) if config.zookeeper_ssl_client_enable else None,
+        )
 
     async def open(self, on_state: Callable[[SessionState], None]) -> StoreSession:
         session = ZooKeeperSession(self._make_client, self._root, self._owner, on_state, self._tls)

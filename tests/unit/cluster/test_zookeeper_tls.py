@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.member import find_zookeeper
 from ottla.cluster.store import Create, StoreUnavailable
+from ottla.cluster.zookeeper import ZooKeeper
 from ottla.config import BrokerConfig, ConfigError
 from ottla.security.tls import build_zookeeper_context
 from tests.clients.secured import Certificates
@@ -86,7 +86,7 @@ def test_a_broker_speaks_tls_with_zookeeper(zookeeper: str, tmp_path: Path) -> N
                 "zookeeper.ssl.truststore.type": "PEM",
             }
         )
-        session = await find_zookeeper(config).open(lambda state: None)
+        session = await ZooKeeper.of(config).open(lambda state: None)
         await session.claim()
         await session.commit([Create("/node", b"data")])
         assert (await session.get("/node")).data == b"data"
@@ -119,4 +119,4 @@ def test_stores_that_cannot_be_used(name: str, tmp_path: Path) -> None:
     (tmp_path / "wrong.pem").write_text("-----BEGIN nothing")
     for path in (tmp_path / "nowhere.pem", tmp_path / "wrong.pem"):
         with pytest.raises(ConfigError, match=re.escape(setting)):
-            find_zookeeper(BrokerConfig.of({"zookeeper.ssl.client.enable": "true", setting: str(path)}))
+            ZooKeeper.of(BrokerConfig.of({"zookeeper.ssl.client.enable": "true", setting: str(path)}))

@@ -135,11 +135,11 @@ def _choose_newest(copies: list[tuple[str, "Image"]]) -> tuple[str, "Image"]:
 
 
 def _find_store(settings: Mapping[str, str], zookeeper: str) -> "Store":
-    from ottla.broker.member import find_zookeeper
+    from ottla.cluster.zookeeper import ZooKeeper
     from ottla.config import BrokerConfig, ConfigError
 
     try:
-        return find_zookeeper(BrokerConfig.of({**settings, "zookeeper.connect": zookeeper}))
+        return ZooKeeper.of(BrokerConfig.of({**settings, "zookeeper.connect": zookeeper}))
     except ConfigError as error:
         raise CommandError(str(error), USAGE_ERROR) from None
 
