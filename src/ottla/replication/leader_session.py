@@ -6,7 +6,7 @@ and those that are to be forgotten. No I/O, no clock.
 
 from typing import NamedTuple
 
-from ottla.replication.fetch_sessions import SESSION_EPOCH_MAX
+from ottla.replication.fetch_sessions import next_epoch
 from ottla.replication.followed import Followed
 from ottla.replication.following import make_request
 from ottla.topic_partition import TopicIdPartition
@@ -108,7 +108,7 @@ class LeaderSession:
             forgotten=list(forgotten.values()),
         )
         if epoch:
-            self.epoch = 1 if epoch == SESSION_EPOCH_MAX else epoch + 1
+            self.epoch = next_epoch(epoch)
         return request
 
     def begin(self, session_id: int) -> None:
