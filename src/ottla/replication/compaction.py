@@ -37,7 +37,7 @@ from ottla.storage.disk_errors import describe_error, is_failure
 from ottla.storage.files import Disk
 from ottla.storage.segment import Segment
 from ottla.system.clock import Clock
-from ottla.system.threads import Offload
+from ottla.system.threads import Offload, retrieve_exception, wait_out
 
 logger = logging.getLogger(__name__)
 
@@ -304,21 +304,14 @@ class Compaction:
             if partition.state is None:
                 raise LogChanged  # its directory was renamed, and a new partition may have its path
             saving = partition.flushing.track(self._offload(removed.save))
-            saving.add_done_callback(_retrieve_exception)
+            saving.add_done_callback(retrieve_exception)
             await asyncio.shield(saving)
         finally:
             partition.flushing.resume()
 
     async def _step(self, function: Callable[..., Any], *args: Any) -> Any:
         """Run one step in a thread. A cancelled step is ended and awaited, so that it touches nothing afterwards."""
-        step = self._offload(function, *args)
-        step.add_done_callback(_retrieve_exception)
-        try:
-            return await asyncio.shield(step)
-        except asyncio.CancelledError:
-            self._compactor.end()
-            await asyncio.wait([step])
-            raise
+        return await wait_out(self._offload(function, *args), self._compactor.end)
 
     async def _keep_pace(self, size: int) -> None:
         now = asyncio.get_running_loop().time()
@@ -359,12 +352,6 @@ class Compaction:
 
 def rules_of(config: TopicConfig) -> CompactionRules:
     return CompactionRules(config.min_cleanable_dirty_ratio, config.min_compaction_lag_ms, config.max_compaction_lag_ms)
-
-
-def _retrieve_exception(step: "asyncio.Future[Any]") -> None:
-    """A cancelled step may still fail: without this asyncio would log that nobody retrieved the exception."""
-    if not step.cancelled():
-        step.exception()
 
 
 def _is_intact(partition: Partition, segments: Iterable[Segment], truncations: int) -> bool:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from ottla.config import BrokerConfig
 from ottla.errors import ErrorCode, KafkaError
@@ -30,7 +29,7 @@ from ottla.storage.disk_errors import describe_error, is_failure
 from ottla.storage.files import Disk
 from ottla.storage.log import Log
 from ottla.system.clock import Clock
-from ottla.system.threads import Offload
+from ottla.system.threads import Offload, wait_out
 from ottla.topic_partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -235,7 +234,7 @@ class Moves:
             if sum(piece.length for piece in pieces) <= LAST_STEP_BYTES:
                 await self._step(copy.flush)
                 if not _knows_log_start(move):
-                    await self._wait(self._loop.create_task(self._log_starts.write_in(move.target)))
+                    await wait_out(self._loop.create_task(self._log_starts.write_in(move.target)))
                 if self._is_wanted(move) and log.truncations == move.truncations and self._switch(move, path):
                     return
                 await asyncio.sleep(SWITCH_RETRY_S)
@@ -271,7 +270,7 @@ class Moves:
             copying.create_copy, self._disk, path, log, copying.find_begin(log), self._clock.now_ms()
         )
         try:
-            await self._wait(creating)
+            await wait_out(creating)
         finally:
             if creating.done() and not creating.cancelled():
                 if creating.exception() is None:
@@ -289,15 +288,7 @@ class Moves:
 
     async def _step(self, function: Callable[..., object], *args: object) -> None:
         """Run a step in a thread."""
-        await self._wait(self._offload(function, *args))
-
-    async def _wait(self, step: "asyncio.Future[Any]") -> None:
-        """Wait for a step. One that is cancelled is awaited all the same, so that it touches no file afterwards."""
-        try:
-            await asyncio.shield(step)
-        except asyncio.CancelledError:
-            await asyncio.wait([step])
-            raise
+        await wait_out(self._offload(function, *args))
 
     def _discard(self, move: Move, path: str) -> None:
         """Remove the copy, if there is one."""

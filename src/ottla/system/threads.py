@@ -95,6 +95,27 @@ class _Job(Generic[T]):
     args: tuple[Any, ...]
 
 
+async def wait_out(work: "asyncio.Future[T]", interrupt: Callable[[], None] | None = None) -> T:
+    """Wait for work in a thread. Who is cancelled waits all the same until it is over and touches no file any more.
+
+    `interrupt` is called in this case, and may shorten the wait.
+    """
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        work.add_done_callback(retrieve_exception)
+        if interrupt is not None:
+            interrupt()
+        await asyncio.wait([work])
+        raise
+
+
+def retrieve_exception(work: "asyncio.Future[Any]") -> None:
+    """Keep asyncio from logging that nobody has asked why this work failed: whoever waited for it was cancelled."""
+    if not work.cancelled():
+        work.exception()
+
+
 def load_library(load: Callable[[], T]) -> T:
     """Run `load`, which imports a large library, without long pauses of the event loop. Call it in a thread.
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.system.threads import LOADING_SWITCH_S, Threads, load_library
+from ottla.system.threads import LOADING_SWITCH_S, Threads, load_library, wait_out
 from tests.patience import PATIENCE_S
 
 
@@ -85,5 +85,27 @@ def test_closing_waits_for_what_has_begun_and_drops_the_rest() -> None:
         assert done == ["first"]
         await first
         assert never.cancelled()
+
+    asyncio.run(main())
+
+
+def test_who_is_cancelled_waits_until_the_work_is_over() -> None:
+    # Also if it fails then, which asyncio would log with a traceback, as an exception that nobody has retrieved.
+    async def main() -> None:
+        told: list[str] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: told.append(context["message"]))
+        work: asyncio.Future[None] = loop.create_future()
+        waiting = loop.create_task(wait_out(work, lambda: told.append("interrupted")))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.sleep(0)
+        assert told == ["interrupted"] and not waiting.done()
+        work.set_exception(OSError("the disk fails"))
+        await asyncio.wait([waiting])
+        assert waiting.cancelled()
+        del work, waiting
+        gc.collect()
+        assert told == ["interrupted"]
 
     asyncio.run(main())
