@@ -50,7 +50,8 @@ PAUSE_EVERY = 200
 
 
 class LogChanged(Exception):
-    """The compacted segment cannot be used: the log has changed, is gone, or is copied by who lacks its tombstones."""
+    """The compacted segment cannot be used: the log has changed, is gone, or a replica copies it that lacks a tombstone
+    which the segment lacks too."""
 
 
 class Compaction:
@@ -338,7 +339,7 @@ class Compaction:
         await self._offload(swap.sync)
         if partition.state is None or partition.moving_to is not None or swap.phase is not Phase.BEGUN:
             raise LogChanged
-        # Who has begun to copy the old segments since may have a value already whose tombstone would be gone now.
+        # A replica that has begun to copy the old segments since may have a value whose tombstone would be gone now.
         if deletes_removed_before > partition.copied_by_all:
             raise LogChanged
         swap.switch()

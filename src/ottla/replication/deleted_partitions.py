@@ -52,7 +52,7 @@ class DeletedPartitions:
         self._waiting: dict[str, tuple[Partition, DataDirectory, int]] = {}
         """Directories that still have the name of a live partition, with the delay of their removal in ms."""
         self._put_off: dict[str, tuple[Partition, DataDirectory, int]] = {}
-        """Those of them that the disk did not let be renamed. They wait apart from the others, which go on."""
+        """Directories that the disk did not let be renamed. They wait apart, so that the others go on."""
         self._open: dict[str, Sequence[File]] = {}
         """Open files of deleted partitions, by the directory they are in."""
         self._in_use: dict[str, set[asyncio.Future[Any]]] = {}

@@ -156,7 +156,7 @@ class Fetchers:
 
     @property
     def reassignment_bytes_in(self) -> int:
-        """Those of them that went to replicas which a reassignment adds to this broker."""
+        """Bytes of records that were copied to replicas which a reassignment adds to this broker."""
         return self._reassignment_bytes_in + sum(fetcher.reassignment_bytes_in for fetcher in self._fetchers.values())
 
     @property

@@ -113,8 +113,8 @@ class InSync:
             if broker in state.isr and broker not in before.isr:
                 follower.caught_up = max(follower.caught_up, now)
             elif broker in before.isr and broker not in state.isr:
-                # One that left by itself cannot write now. The high watermark waits for it no more, even if it was in
-                # sync a moment ago.
+                # A follower that left the ISR by itself cannot write now. The high watermark does not wait for it any
+                # more, even if it was in sync a moment ago.
                 follower.caught_up, follower.leader_end, follower.must_fetch = NEVER, UNKNOWN, True
         self._classify()
 

@@ -24,7 +24,7 @@ class FetchSettings(NamedTuple):
 
 
 class LeaderSession:
-    """What every answer needs is an attribute and costs no call: producers with acks=all wait for it."""
+    """It has attributes where each answer would need a call: producers with acks=all wait for the next request."""
 
     __slots__ = (
         "_id",

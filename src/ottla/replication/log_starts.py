@@ -48,7 +48,7 @@ class LogStarts:
 
     async def _write(self, directory: DataDirectory) -> OSError | None:
         """Returns the error if the disk refuses the checkpoint."""
-        # Those that are there now: one that moves may have arrived while the checkpoint of another was being written.
+        # As they are now: a partition may have moved here while the checkpoint of another directory was written.
         starts = {partition: partition.log.log_start_offset for partition in self._replicas.list_in(directory)}
         moving = {partition: partition.log.log_start_offset for partition in self._replicas.list_moving_to(directory)}
         moved: Offsets = {partition.topic_partition: start for partition, start in (moving | starts).items() if start}

@@ -99,7 +99,7 @@ class Moves:
         self._loop = asyncio.get_running_loop()
         self._moves: dict[Partition, Move] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        """Those of the moves, and those that still write checkpoints after a switch, or remove a copy."""
+        """Tasks of the moves under way, and of ended ones that still write checkpoints or remove a copy."""
         self.throttle = ReplicationThrottle(
             lambda: settings().replica_alter_log_dirs_io_max_bytes_per_second, self._loop.time
         )
