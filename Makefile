@@ -18,7 +18,7 @@ LONG_RUN := OTTLA_SAMPLES=full $(RUN)/python -m pytest -p no:cacheprovider -o fa
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-costs check format bench bench-coordinators bench-cluster bench-spark bench-streams bench-connect bench-all chaos chaos-cluster fuzz churn simulate model soak crash-points spark-chaos connect-chaos streams-chaos packages docs clean
+.PHONY: help setup demo test test-all test-costs check format bench bench-coordinators bench-cluster bench-spark bench-streams bench-connect bench-all chaos broker-chaos cluster-chaos fuzz churn simulate model soak crash-points spark-chaos connect-chaos streams-chaos packages docs clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,10 +91,12 @@ bench-security: setup ## Measure TLS, logins, ACLs, quotas and floods beside Apa
 bench-all: bench bench-coordinators bench-cluster bench-spark bench-streams bench-connect bench-security ## Measure every table of docs/performance.md: make bench-all ARGS="--markdown docs/performance.md"
 	$(RUN)/python -m benchmarks.dispatch
 
-chaos: setup ## Kill brokers and transactional clients with kill -9 more often than the suite does: make chaos KILLS=100
+chaos: broker-chaos cluster-chaos ## Both kinds of chaos with brokers: make chaos KILLS=100 HOURS=1
+
+broker-chaos: setup ## Kill a broker and transactional clients with kill -9 more often than the suite does: make broker-chaos KILLS=100
 	OTTLA_KILLS=$(or $(KILLS),100) $(LONG_RUN) tests/clients/test_kill.py tests/clients/test_transactions.py $(ARGS)
 
-chaos-cluster: setup ## Kill, pause and cut off brokers and ZooKeeper of a cluster under load: make chaos-cluster HOURS=1
+cluster-chaos: setup ## Kill, pause and cut off brokers and ZooKeeper of a cluster under load: make cluster-chaos HOURS=1
 	OTTLA_CHAOS_HOURS=$(or $(HOURS),1) $(LONG_RUN) -s tests/cluster/test_chaos.py $(ARGS)
 
 churn: setup ## Half a million records through groups whose members and broker come, go and die

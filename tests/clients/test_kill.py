@@ -1,6 +1,6 @@
 """kill -9 at any moment, with producers at work: no acknowledged record is lost, duplicated or reordered.
 
-OTTLA_KILLS=200 how often a broker dies in each test; `make chaos` sets it
+OTTLA_KILLS=200 how often a broker dies in each test; `make broker-chaos` sets it
 """
 
 import os

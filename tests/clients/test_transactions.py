@@ -1,6 +1,6 @@
 """Transactions with real clients: the Java client speaks version 2 of them, the others version 1.
 
-OTTLA_KILLS=50     how often something dies in the chain of copies; `make chaos` sets it
+OTTLA_KILLS=50     how often something dies in the chain of copies; `make broker-chaos` sets it
 """
 
 import asyncio

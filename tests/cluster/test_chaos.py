@@ -6,7 +6,7 @@ acks=all and min.insync.replicas=2, consumers read, and an administrator reassig
 data directories, and changes, creates and deletes topics. In the end the checker of the simulation judges what all
 clients saw, and everything that the administrator began has ended.
 
-OTTLA_CHAOS_HOURS=1    round after round for so long; `make chaos-cluster` sets it
+OTTLA_CHAOS_HOURS=1    round after round for so long; `make cluster-chaos` sets it
 """
 
 import os
