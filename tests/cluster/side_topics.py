@@ -154,7 +154,7 @@ class SideTopics:
             self._exists = None
             return
         (result,) = answer.topics
-        # Fewer than three brokers are up; or a broker without ZooKeeper answers from what it knows.
+        # Fewer than three brokers are up; or an earlier request without an answer has had its effect since.
         documented = (ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.TOPIC_ALREADY_EXISTS)
         if self._requests.judge(f"create {self.renewed}", result.error_code, documented, result.error_message):
             self._exists, self._renewed = True, Written()

@@ -46,6 +46,7 @@ def test_changes_fail_in_time_and_records_go_on(cluster: LocalCluster) -> None:
     cluster.stop_store()
     requests: list[tuple[Any, int, Callable[[Any], Any]]] = [
         (create("new"), 7, lambda answer: answer.topics[0]),
+        (create("orders"), 7, lambda answer: answer.topics[0]),
         (
             DeleteTopicsRequest(topics=[DeleteTopicState(name="orders")], timeout_ms=TIMEOUT_MS),
             6,

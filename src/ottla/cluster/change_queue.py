@@ -139,11 +139,13 @@ class ChangeQueue:
         try:
             while self._drop_done():
                 try:
-                    await self._write_entry()
-                    attempts, self._obstacle = 0, ""
-                    continue
-                except Conflict:
-                    await self._refresh()
+                    try:
+                        await self._write_entry()
+                    except Conflict:
+                        await self._refresh()
+                    else:
+                        attempts, self._obstacle = 0, ""
+                        continue
                 except LogUnavailable as error:
                     self._obstacle = str(error)
                 attempts += 1
@@ -261,12 +263,9 @@ class ChangeQueue:
         return bool(self._pending)
 
     async def _refresh(self) -> None:
-        """Replay the log to its end. If it cannot be reached, answers come from what this broker knows."""
+        """Replay the log to its end. LogUnavailable if it cannot be read: then nobody is refused yet."""
         waiting = list(self._pending)
-        try:
-            await self._keeper.refresh()
-        except LogUnavailable as error:
-            self._obstacle = str(error)
+        await self._keeper.refresh()
         for pending in waiting:
             pending.is_fresh = True
 

@@ -202,6 +202,27 @@ def test_the_log_is_away() -> None:
     simulate(main())
 
 
+def test_a_refusal_waits_for_a_log_that_is_away() -> None:
+    """Another broker may have deleted the topic: what this one knows proves nothing."""
+
+    async def main() -> None:
+        log = GatedLog()
+        metadata = Metadata(log, Random(1))
+        await metadata.change(create_once)
+        log.read_trouble = LogUnavailable("nobody is there")
+        with pytest.raises(KafkaError, match=r"could not be changed within 5 s: nobody is there") as refusal:
+            await metadata.change(create_once, timeout_s=5)
+        assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT
+        assert log.reads < 1000, "it pauses between attempts"
+        waiting = asyncio.create_task(metadata.change(create_once))
+        await asyncio.sleep(1)
+        log.write(DeleteTopic(b"t".ljust(16, b".")))
+        log.read_trouble = None
+        assert await waiting == "t"
+
+    simulate(main())
+
+
 def test_a_time_out_during_the_append_is_an_unknown_outcome() -> None:
     """The append goes on, and the change may be made after the caller was told."""
 
