@@ -4,16 +4,25 @@ A node of the store holds the largest id that was ever generated, so no id is gi
 left the cluster. Ids up to `reserved.broker.max.id` are left to people.
 """
 
+import asyncio
 from collections.abc import Iterable
-from contextlib import suppress
 from random import Random
 
 from ottla.cluster import znodes
 from ottla.cluster.connection import StoreConnection
 from ottla.cluster.nodes import create_if_missing
-from ottla.cluster.store import SetData, Store, StoreError, StoreSession, StoreUnavailable
+from ottla.cluster.store import (
+    BadVersion,
+    NoConnection,
+    NotAllowed,
+    SetData,
+    Store,
+    StoreError,
+    StoreSession,
+    StoreUnavailable,
+)
 
-ATTEMPTS = 20
+RETRY_S = 0.2
 
 
 async def generate_broker_id(store: Store, reserved_max: int, random: Random) -> int:
@@ -21,13 +30,19 @@ async def generate_broker_id(store: Store, reserved_max: int, random: Random) ->
     connection = StoreConnection(store, random)
     await connection.open()
     try:
-        for _ in range(ATTEMPTS):
-            # Another broker took the id, or the answer was lost: then an id may be taken that nobody uses.
-            with suppress(StoreError):
+        while True:
+            try:
                 return await _take_next(await connection.wait_until_connected(), reserved_max)
+            except (BadVersion, NoConnection):
+                # Another broker took the id, or the answer was lost: then an id may be taken that nobody uses.
+                await asyncio.sleep(RETRY_S * random.random())
+    except NotAllowed as error:
+        raise StoreUnavailable(str(error)) from None
+    except StoreError as error:
+        message = f"no id could be generated for this broker, give it one (--node-id): {error}"
+        raise StoreUnavailable(message) from None
     finally:
         await connection.close()
-    raise StoreUnavailable("no id could be generated for this broker: give it one (--node-id)")
 
 
 async def keep_broker_ids(session: StoreSession, broker_ids: Iterable[int]) -> None:

@@ -22,6 +22,7 @@ from ottla.cluster.nodes import create_layout
 from ottla.cluster.registration import BrokerRegistration, register_broker
 from ottla.cluster.shared_log import SharedLog
 from ottla.cluster.store import (
+    NoConnection,
     NoNode,
     NotAllowed,
     SessionState,
@@ -38,7 +39,9 @@ PREDECESSOR_TIMEOUTS = 1.5
 """How many session time-outs a broker waits for another one with its id to be gone."""
 
 PREDECESSOR_POLL_S = 0.2
-SETUP_ATTEMPTS = 5
+
+RETRY_S = 0.2
+"""Pause after something that failed for lack of a connection. A session may not know yet that it has none."""
 
 logger = logging.getLogger(__name__)
 
@@ -74,16 +77,18 @@ class Membership:
         await self._connection.open()
 
     async def prepare(self) -> None:
-        """Claim the store, and create the nodes of a new cluster. StoreUnavailable if that is impossible."""
-        for _ in range(SETUP_ATTEMPTS):
+        """Claim the store, and create the nodes of a new cluster. StoreUnavailable if the store refuses that."""
+        while True:
             try:
                 await create_layout(await self._connection.wait_until_connected())
                 return
+            except NoConnection as error:
+                logger.info("the nodes of the cluster cannot be created yet: %s", error)
+                await asyncio.sleep(RETRY_S)
             except NotAllowed as error:
                 raise StoreUnavailable(str(error)) from None
             except StoreError as error:
-                failure = error
-        raise StoreUnavailable(f"the nodes of the cluster could not be created: {failure}")
+                raise StoreUnavailable(f"the nodes of the cluster could not be created: {error}") from None
 
     async def wait_until_connected(self) -> None:
         """Returns as soon as there is a session with a connection: the last one, or a new one if it has expired."""
@@ -112,7 +117,7 @@ class Membership:
                 return self.broker_epoch
             except (StoreError, LogUnavailable, _RegisteredMeanwhile) as error:
                 logger.info("registration of broker %d starts again: %s", self.broker_id, error)
-                await asyncio.sleep(PREDECESSOR_POLL_S)
+                await asyncio.sleep(RETRY_S)
 
     async def list_alive(self) -> dict[int, int]:
         """The brokers whose sessions live, with their epochs. LogUnavailable if the store cannot be reached."""

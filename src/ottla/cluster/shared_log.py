@@ -36,11 +36,10 @@ from ottla.cluster.store import (
     ConnectionLost,
     Create,
     Delete,
-    Disconnected,
+    NoConnection,
     NodeExists,
     NoNode,
     Operation,
-    SessionExpired,
     SessionState,
     SetData,
     StoreError,
@@ -332,5 +331,4 @@ class SharedLog:
 
 
 def _explain_unavailable(error: StoreError) -> LogUnavailable:
-    is_connection = isinstance(error, Disconnected | ConnectionLost | SessionExpired)
-    return LogDisconnected(str(error)) if is_connection else LogUnavailable(str(error))
+    return (LogDisconnected if isinstance(error, NoConnection) else LogUnavailable)(str(error))

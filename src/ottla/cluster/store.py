@@ -47,15 +47,19 @@ class NotAllowed(StoreError):
     """The node belongs to somebody else. The message is one line for the person who starts the broker."""
 
 
-class Disconnected(StoreError):
+class NoConnection(StoreError):
+    """The store could not be asked, or its answer is missing. A connection is made again without the caller's help."""
+
+
+class Disconnected(NoConnection):
     """The session has no connection at present, so the operation was not sent."""
 
 
-class ConnectionLost(StoreError):
+class ConnectionLost(NoConnection):
     """The connection broke before the answer came. The operation may have been applied, or may still be."""
 
 
-class SessionExpired(StoreError):
+class SessionExpired(NoConnection):
     """The session is over. The operation was not applied, and the session's ephemeral nodes are gone or will be."""
 
 

@@ -4,15 +4,32 @@ import asyncio
 import errno
 from collections.abc import Callable
 from functools import partial
+from random import Random
 
 import pytest
 
 from ottla.cluster import znodes
+from ottla.cluster.broker_ids import generate_broker_id
 from ottla.cluster.decision import Decision
 from ottla.cluster.image import Image
 from ottla.cluster.memory_store import MemorySession, MemoryStore
 from ottla.cluster.registration import become_controller, unfence_broker
-from ottla.cluster.store import Create, NodeData, NoNode, SessionState, SetData, Store, StoreSession, Watch
+from ottla.cluster.store import (
+    ConnectionLost,
+    Create,
+    Disconnected,
+    NodeData,
+    NoNode,
+    NotAllowed,
+    SessionExpired,
+    SessionState,
+    SetData,
+    Store,
+    StoreError,
+    StoreSession,
+    StoreUnavailable,
+    Watch,
+)
 from ottla.errors import ErrorCode, KafkaError
 from tests.simulation.loop import simulate
 from tests.unit.cluster.cluster_members import Member, count_up
@@ -102,6 +119,42 @@ def test_a_new_session_is_opened_after_the_process_had_no_file_descriptors() -> 
             await member.register()
         assert not exhausted.failures
         assert await member.membership.list_alive() == {1: member.epoch}
+
+    simulate(main())
+
+
+def test_a_start_goes_on_when_the_session_has_ended_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session does not know yet that it has lost its connection. On a busy machine that can take long."""
+    uninformed: list[StoreError] = [Disconnected("the thread knows it"), SessionExpired("the thread knows it")] * 10
+
+    async def claim(session: MemorySession) -> None:
+        if uninformed:
+            raise uninformed.pop()
+
+    async def main() -> None:
+        monkeypatch.setattr(MemorySession, "claim", claim)
+        store = MemoryStore()
+        assert await generate_broker_id(store.client("broker-1"), 1000, Random(1)) == 1001
+        assert not uninformed
+        uninformed.extend([ConnectionLost("an answer is missing")] * 20)
+        member = Member(store.client("broker-1"), 1)
+        await member.join()
+        assert await member.membership.list_alive() == {1: member.epoch}
+
+    simulate(main())
+
+
+def test_a_store_of_somebody_else_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def claim(session: MemorySession) -> None:
+        raise NotAllowed("the node belongs to somebody else")
+
+    async def main() -> None:
+        monkeypatch.setattr(MemorySession, "claim", claim)
+        store = MemoryStore()
+        with pytest.raises(StoreUnavailable, match=r"^the node belongs to somebody else$"):
+            await Member(store.client("broker-1"), 1).join()
+        with pytest.raises(StoreUnavailable, match=r"^the node belongs to somebody else$"):
+            await generate_broker_id(store.client("broker-1"), 1000, Random(1))
 
     simulate(main())
 
