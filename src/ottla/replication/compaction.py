@@ -304,7 +304,7 @@ class Compaction:
             await is_quiet.wait()
             if partition.state is None:
                 raise LogChanged  # its directory was renamed, and a new partition may have its path
-            saving = partition.flushing.track(self._offload(removed.save))
+            saving = partition.flushing.track(self._offload(removed.save, partition.log.recovery_point))
             saving.add_done_callback(retrieve_exception)
             await asyncio.shield(saving)
         finally:

@@ -186,6 +186,7 @@ class Discovery:
             log_start_offset=directory.log_starts.get(key, 0),
             compacted_to=directory.clean_ends.get(key, 0),
             begun_here=begun_here,
+            lost_nothing=directory.killed_at >= 0,
             now_ms=self._clock.now_ms(),
             progress=lambda done, total: self._progress(partition.path, done, total),
             cache=self._cache,

@@ -113,6 +113,8 @@ class Truncations:
     def _run(self, partition: Partition, truncation: Truncation) -> None:
         if partition.state is None or partition.log.has_failed:
             self._end(partition)  # its directory was renamed, and a new partition may have its path
+        elif threads := partition.flushing.threads:  # compaction is writing one of the same files
+            next(iter(threads)).add_done_callback(lambda _: self._run(partition, truncation))
         elif not self._is_closed:
             partition.flushing.track(self._offload(truncation.run)).add_done_callback(
                 lambda future: self._handle_result(partition, truncation, future)

@@ -47,6 +47,7 @@ def open_log(
     now_ms: int,
     compacted_to: int = OFFSET_MAX,
     begun_here: bool = False,
+    lost_nothing: bool = False,
     progress: ProgressCallback | None = None,
     cache: IndexCache | None = None,
     topic_id: bytes | None = None,
@@ -54,7 +55,8 @@ def open_log(
 ) -> Log:
     """Open the log in `directory`, with recovery unless it was closed (`clean`). The offsets are the checkpoints'.
 
-    `begun_here` if every record in it is known to have been appended by this broker and never compacted.
+    `begun_here` if every record in it is known to have been written by this broker, which has never compacted it.
+    `lost_nothing` if only a process ended since it was last written to, and the system has kept what it wrote.
     `topic_id` for a caller that has read it already. `is_new`: there is nothing of a log in the directory yet.
     """
     recovery = Recovery(disk, directory, settings, now_ms, cache or IndexCache(), is_new=is_new)
@@ -65,5 +67,6 @@ def open_log(
         progress=progress,
         compacted_to=compacted_to,
         begun_here=begun_here,
+        lost_nothing=lost_nothing,
     )
     return Log(disk, directory, topic_id or read_topic_id(disk, directory), recovery)

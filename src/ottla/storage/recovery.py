@@ -76,6 +76,7 @@ class Recovery:
         self._has_gaps = False
         self._compacted_to = OFFSET_MAX
         self._begun_here = False
+        self._lost_nothing = False
 
     def run(
         self,
@@ -86,10 +87,12 @@ class Recovery:
         progress: ProgressCallback | None,
         compacted_to: int = OFFSET_MAX,
         begun_here: bool = False,
+        lost_nothing: bool = False,
     ) -> "Recovery":
         self._progress = progress
         self._compacted_to = compacted_to
         self._begun_here = begun_here
+        self._lost_nothing = lost_nothing
         self.recovery_point = recovery_point
         self.log_start_offset = log_start_offset
         self._drop_before(log_start_offset)
@@ -196,6 +199,8 @@ class Recovery:
                 self._drop_from(index)
                 break
             if index > first:
+                if segment.base_offset > max(self.end_offset, recovery_point):
+                    self.removed_deletes.note(segment.base_offset)
                 self._take_snapshot(segment.base_offset)
             self.end_offset = segment.base_offset
             cut = self._scan_segment(index, recovery_point)
@@ -219,8 +224,13 @@ class Recovery:
         where the checkpoints of both agree about that, a gap behind the recovery point is a loss; and so is any gap in
         a log that was begun here and has no recovery point yet. Other logs may have been compacted elsewhere and moved
         here by their files: a compacted topic's, and one with gaps inside of segments, are never cut between segments.
+
+        What was copied from a leader has the gaps of its compaction, also behind the recovery point. The file of the
+        removed deletes knows of those that were flushed.
         """
         if segment.base_offset == self.end_offset or any(one.damage for one in self.segments):
+            return False
+        if self._lost_nothing or segment.base_offset <= self.removed_deletes.before:
             return False
         known = recovery_point > 0 and self._compacted_to <= recovery_point
         if not known and (self._has_gaps or (self.settings.compacted and not self._begun_here)):

@@ -8,7 +8,8 @@ A log that is copied lacks what the leader's lacks. All that a follower sees of 
 it takes each of them for a removed tombstone.
 
 The file `removed-deletes` in the partition's directory exists only if something was removed; Kafka ignores it. It is
-text: a line with the version 0, and a line with the offset.
+text: a line with the version 0, and a line with the offset. It speaks only of records that are on the disk, so recovery
+can tell offsets that were missing in what was copied from a loss (`recovery.py`).
 """
 
 from ottla.records.batch import BatchHeader
@@ -63,14 +64,22 @@ class RemovedDeletes:
         if not self.is_dirty:
             return None
         self.is_dirty = False
-        return f"0\n{self.before}\n".encode("ascii")
+        return _encode(self.before)
 
-    def save(self) -> None:
-        """Write the file durably, if it has to be written."""
-        content = self.take_unsaved()
-        if content is not None:
-            try:
-                self._disk.replace(self.path, content)
-            except OSError:
-                self.is_dirty = True
-                raise
+    def save(self, flushed_to: int) -> None:
+        """Write the file durably, if it has to be written, as far as records are on the disk: before `flushed_to`."""
+        if not self.is_dirty:
+            return
+        self.is_dirty = False
+        before = self.before
+        if before > flushed_to:
+            self.is_dirty = True
+        try:
+            self._disk.replace(self.path, _encode(min(before, flushed_to)))
+        except OSError:
+            self.is_dirty = True
+            raise
+
+
+def _encode(before: int) -> bytes:
+    return f"0\n{before}\n".encode("ascii")

@@ -67,9 +67,9 @@ class Truncation:
         "_directory",
         "_disk",
         "_end_offset",
-        "_epochs",
         "_segments",
         "_snapshots",
+        "_unsaved",
         "dropped",
         "producers",
     )
@@ -86,7 +86,8 @@ class Truncation:
         self._snapshots = list(log.files.snapshots)
         self._cut = cut
         self._end_offset = log.end_offset
-        self._epochs = log.epochs.take_unsaved()
+        contents = {each.path: each.take_unsaved() for each in (log.epochs, log.removed_deletes)}
+        self._unsaved = {path: content for path, content in contents.items() if content is not None}
         self.producers = ProducerStates()
         """The state of the producers at the new end of the log, after `run`."""
 
@@ -107,8 +108,8 @@ class Truncation:
             active.file.truncate(self._cut.position)
             sync(active.file)  # or a power cut could bring back what was cut off, behind batches of another leader
             active.truncate_transactions(self._cut.base_offset)
-        if self._epochs is not None:
-            self._disk.replace(f"{self._directory}/{names.EPOCHS}", self._epochs)
+        for path, content in self._unsaved.items():
+            self._disk.replace(path, content)
         damage_record.save(self._disk, self._directory, self._segments)
         self.producers = self._restore_producers()
 

@@ -82,7 +82,7 @@ def carry_out(disk: Disk, log: Log, order: CompactionOrder) -> Summary:
         report = compactor.step()
         if isinstance(report, Cleaned):
             log.removed_deletes.note(report.deletes_removed_before)
-            log.removed_deletes.save()
+            log.removed_deletes.save(log.recovery_point)
             swap_in(log, report.sources)
         if isinstance(report, Summary):
             log.first_dirty_offset = report.end_offset
