@@ -209,6 +209,9 @@ class FollowerFetch:
         log, offset = partition.log, request.fetch_offset
         if request.last_fetched_epoch >= 0 and (diverging := find_divergence(partition, request)) is not None:
             return diverging
+        if offset == log.log_start_offset and 0 <= request.last_fetched_epoch < log.epochs.epoch_at(offset):
+            # All that the follower has was deleted here, and nobody knows whether it was the same.
+            return EpochEndOffset(request.last_fetched_epoch, offset)
         if offset < log.removed_deletes.before and partition.must_start_anew(
             self._session.follower, offset, request.log_start_offset
         ):

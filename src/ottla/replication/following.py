@@ -60,7 +60,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class StartAnew:
-    """The log has nothing in common with the leader's: remove all records, and begin at `offset`."""
+    """The log has nothing in common with what the leader has: remove all records, and begin at `offset`."""
 
     offset: int
 
@@ -137,15 +137,16 @@ def judge(partition: FollowedPartition, leader: int, asked: FetchPartition, resu
             return ASK_RANGE
         return Retry(result.error_code)
     if result.diverging_epoch is not None:
-        offset = find_divergence(log, result.diverging_epoch)
+        offset, leader_start = find_divergence(log, result.diverging_epoch), result.log_start_offset
+        if offset < log.log_start_offset or offset <= leader_start:
+            # No record is common to both logs, except for some that the leader does not have any more. Those of this
+            # log would come back if a crash undid that its log start follows the leader's, and may be other ones.
+            return StartAnew(leader_start) if leader_start >= 0 else ASK_RANGE
         if offset >= log.end_offset:
             epoch, end = result.diverging_epoch
             return Retry(
                 ErrorCode.CORRUPT_MESSAGE, f"the leader's epoch {epoch} to {end} does not diverge from this log"
             )
-        if offset < log.log_start_offset:
-            # No record is common to both logs, and the leader has records before the start of this one.
-            return StartAnew(result.log_start_offset) if result.log_start_offset >= 0 else ASK_RANGE
         return Truncate(offset)
     records = result.records
     if not isinstance(records, bytes | bytearray | memoryview) or not len(records):

@@ -3,6 +3,8 @@
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from tests.simulation.loop import simulate
 from tests.unit.replication.small_cluster import SmallCluster, put, read
 from tests.unit.storage.cleaner.compactions import compact, contents
@@ -75,6 +77,36 @@ def test_a_leader_that_copied_a_compacted_log_knows_epochs_without_records() -> 
         put(cluster[2], ("end", "y"))
         await cluster.wait_for_copies()
         await cluster.wait_for(lambda: contents(cluster[3].log()) == contents(cluster[2].log()))
+        await cluster.close()
+
+    simulate(main())
+
+
+@pytest.mark.parametrize("extra", [0, 3])
+def test_what_no_leader_has_does_not_come_back_with_an_old_log_start(extra: int) -> None:
+    """The follower's log goes on to the leader's log start, or beyond it, with records that were never acknowledged."""
+
+    async def main() -> None:
+        cluster = SmallCluster(1, 2)
+        cluster.elect(1)
+        cluster[1].produce(b"common")
+        await cluster.wait_for_copies()
+        cluster.network.partition("b1", "b2")
+        for number in range(5):
+            cluster[1].produce(b"never copied %d" % number)
+        cluster.elect(2, isr=(2,))  # the connection is cut: broker 1 cannot see where the logs diverge
+        for number in range(8):
+            cluster[2].produce(b"%d" % number)
+        cluster[2].partition().delete_records(6 - extra)
+        cluster.network.heal_all()
+        await cluster.wait_for_copies()
+        assert read(cluster[1].log()) == read(cluster[2].log())
+        cluster[1].die()
+        cluster[1].restart()  # before a checkpoint has the new log start
+        assert {value for _, _, value in read(cluster[1].log())} <= {
+            b"common",
+            *[b"%d" % number for number in range(8)],
+        }
         await cluster.close()
 
     simulate(main())

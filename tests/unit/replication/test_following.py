@@ -183,6 +183,14 @@ def test_a_log_with_nothing_in_common_starts_anew_where_the_leader_begins() -> N
     assert verdict(followed, diverging(5, 6, start=1)) == Truncate(6)
 
 
+def test_a_log_that_has_only_what_the_leader_has_deleted_starts_anew() -> None:
+    followed = log(10, (2, 0), (5, 4))
+    assert verdict(followed, diverging(5, 8, start=8)) == StartAnew(8)
+    assert verdict(followed, diverging(5, 10, start=10)) == StartAnew(10)
+    assert verdict(followed, diverging(2, 9, start=7)) == StartAnew(7)
+    assert verdict(followed, diverging(5, 8, start=7)) == Truncate(8)
+
+
 def test_the_high_watermark_never_decides_where_to_truncate() -> None:
     followed = log(10, (2, 0), (5, 4))
     for high_watermark in (0, 5, 9, 10):
