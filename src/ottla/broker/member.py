@@ -209,6 +209,7 @@ class Member:
             self._settings,
             throttle,
             replication.checkpoints,
+            replication.log_starts,
         )
         replication.join_cluster(self._proposals, self._fetchers)
         return peers

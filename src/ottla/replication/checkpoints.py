@@ -35,6 +35,8 @@ class Checkpoints:
         self._writing_clean_ends = asyncio.Lock()
         self._unsettled_recovery_points: dict[DataDirectory, Offsets] = {}
         """The highest recovery points that a write under way, or one that failed, may leave in the file."""
+        self._unsettled_log_starts: dict[DataDirectory, Offsets] = {}
+        """The same for log starts."""
         self._unwritten: dict[Callable[[Offsets], None], DataDirectory] = {}
         """Checkpoints whose last write failed, by the function that writes them."""
         self.on_idle: Callable[[], None] | None = None
@@ -51,13 +53,7 @@ class Checkpoints:
         async with self._writing_recovery_points:
             collected = self._collect_offsets(lambda partition: partition.log.recovery_point)
             for directory, offsets in collected.items():
-                if failed := self._unsettled_recovery_points.get(directory):
-                    highest = {
-                        partition: max(offset, failed.get(partition, 0)) for partition, offset in offsets.items()
-                    }
-                    self._unsettled_recovery_points[directory] = highest
-                else:
-                    self._unsettled_recovery_points[directory] = offsets
+                _note_unsettled(self._unsettled_recovery_points, directory, offsets)
             with self._hold(collected.values()):
                 for directory, offsets in collected.items():
                     if await self._write(directory, directory.write_recovery_points, offsets) is None:
@@ -73,8 +69,12 @@ class Checkpoints:
 
     async def write_log_starts(self, directory: DataDirectory, offsets: Offsets) -> OSError | None:
         """Write the log starts of one directory. `LogStarts` has the order in which that may happen."""
+        _note_unsettled(self._unsettled_log_starts, directory, offsets)
         with self._hold([offsets]):
-            return await self._write(directory, directory.write_log_starts, offsets)
+            error = await self._write(directory, directory.write_log_starts, offsets)
+        if error is None:
+            del self._unsettled_log_starts[directory]
+        return error
 
     def recovery_point_on_disk(self, partition: Partition) -> int:
         """The recovery point that a start after a crash would find; -1 if the partition is no longer here."""
@@ -90,6 +90,13 @@ class Checkpoints:
         if directory is None:
             return on_disk
         return max(on_disk, self._unsettled_recovery_points.get(directory, {}).get(partition.topic_partition, 0))
+
+    def highest_log_start(self, partition: Partition) -> int:
+        """The highest log start that a start after a crash might find. -1 if the partition is no longer here."""
+        directory, name = self._replicas.home(partition), partition.topic_partition
+        if directory is None:
+            return -1
+        return max(directory.log_starts.get(name, 0), self._unsettled_log_starts.get(directory, {}).get(name, 0))
 
     @property
     def is_writing(self) -> bool:
@@ -151,3 +158,11 @@ class Checkpoints:
             return error
         self._unwritten.pop(write, None)
         return None
+
+
+def _note_unsettled(unsettled: dict[DataDirectory, Offsets], directory: DataDirectory, offsets: Offsets) -> None:
+    """Take note that these offsets are going to be written. Until that succeeds, earlier ones may be in the file."""
+    earlier = unsettled.get(directory)
+    if earlier:
+        offsets = {**earlier, **{name: max(offset, earlier.get(name, 0)) for name, offset in offsets.items()}}
+    unsettled[directory] = offsets

@@ -14,6 +14,7 @@ from ottla.replication.checkpoints import Checkpoints
 from ottla.replication.fetcher import Fetcher
 from ottla.replication.followed import Followed
 from ottla.replication.leader_session import FetchSettings
+from ottla.replication.log_starts import LogStarts
 from ottla.replication.partition import Partition
 from ottla.replication.peers import Peers
 from ottla.replication.throttles import ReplicationThrottle
@@ -45,6 +46,7 @@ class Fetchers:
         config: Callable[[], BrokerConfig],
         throttle: ReplicationThrottle,
         checkpoints: Checkpoints,
+        log_starts: LogStarts,
     ) -> None:
         """`broker_epoch`: the epoch of this broker's registration. `throttle`: that of followers."""
         self._broker_id = broker_id
@@ -56,7 +58,7 @@ class Fetchers:
         self._followed: dict[Partition, Followed] = {}
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         self._is_closed = False
-        self.truncations = Truncations(offload, checkpoints)
+        self.truncations = Truncations(offload, checkpoints, log_starts)
         self._bytes_in = 0
         """Bytes that fetchers received which are gone."""
         self._reassignment_bytes_in = 0

@@ -7,7 +7,8 @@ until then the replica gives way to others, as it does when a write is refused (
 A recovery point on disk that is after the new end would be wrong as soon as the log has grown beyond it: after a crash,
 unflushed records before it would be taken for flushed, and their leader epochs would not be read from them. So the
 recovery points are written before anything is appended, also if a checkpoint is under way that has collected the
-recovery point from before the truncation.
+recovery point from before the truncation. The same holds for a log start on disk that is after the new one: a crash
+would take the records before it for deleted ones.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from typing import Any
 
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.checkpoints import Checkpoints
+from ottla.replication.log_starts import LogStarts
 from ottla.replication.partition import Partition
 from ottla.storage.disk_errors import describe_error, is_failure
 from ottla.storage.truncation import Truncation, finish_truncation, start_anew, start_truncation
@@ -32,11 +34,12 @@ RETRY_S = 1.0
 
 
 class Truncations:
-    def __init__(self, offload: Offload, checkpoints: Checkpoints) -> None:
+    def __init__(self, offload: Offload, checkpoints: Checkpoints, log_starts: LogStarts) -> None:
         self._offload = offload
         self._checkpoints = checkpoints
+        self._log_starts = log_starts
         self._outdated: dict[Partition, Truncation] = {}
-        """Truncated logs whose recovery points on disk are, or may become, after their ends."""
+        """Truncated logs whose recovery points or starts on disk are, or may become, after their ends or starts."""
         self._writing: asyncio.Task[None] | None = None
         self._running: dict[Partition, asyncio.Future[None]] = {}
         self._is_closed = False
@@ -130,7 +133,7 @@ class Truncations:
             self._outdated[partition] = truncation
             self._finish_if_written(partition)
             if self._outdated and self._writing is None:
-                self._writing = asyncio.get_running_loop().create_task(self._write_recovery_points())
+                self._writing = asyncio.get_running_loop().create_task(self._write())
         elif isinstance(error, OSError) and not is_failure(error):
             logger.warning("%s cannot be truncated, the next attempt is in %.0f s: %s", partition, RETRY_S, error)
             partition.note_refusal(error)
@@ -140,18 +143,25 @@ class Truncations:
             self._end(partition)
 
     def _finish_if_written(self, partition: Partition) -> None:
-        """Finish the truncation, if the recovery point on disk cannot be after the end of the log."""
-        is_retired = partition.state is None
-        if is_retired or self._checkpoints.highest_recovery_point(partition) <= partition.log.end_offset:
+        """Finish the truncation, if no offset on disk can be after what it has made of the log."""
+        if partition.state is None or self._is_written(partition):
             truncation = self._outdated.pop(partition)
-            if not is_retired:
+            if partition.state is not None:
                 finish_truncation(partition.log, truncation)
             self._end(partition)
 
-    async def _write_recovery_points(self) -> None:
+    def _is_written(self, partition: Partition) -> bool:
+        log = partition.log
+        return (
+            self._checkpoints.highest_recovery_point(partition) <= log.end_offset
+            and self._checkpoints.highest_log_start(partition) <= log.log_start_offset
+        )
+
+    async def _write(self) -> None:
         try:
             while self._outdated:
                 await self._checkpoints.write_recovery_points()
+                await self._log_starts.write_periodically()
                 for partition in list(self._outdated):
                     self._finish_if_written(partition)
                 if self._outdated:

@@ -23,8 +23,10 @@ from ottla.replication.checkpoints import Checkpoints
 from ottla.replication.directory_failures import DirectoryFailures
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.fetchers import Fetchers
+from ottla.replication.log_starts import LogStarts
 from ottla.replication.partition import Partition
 from ottla.replication.peers import Peers
+from ottla.replication.removals import Removals
 from ottla.replication.replicas import Replicas
 from ottla.replication.throttles import ReplicationThrottle
 from ottla.server import Server, ServerSettings
@@ -96,6 +98,8 @@ class SmallBroker:
         )
         self.throttle = ReplicationThrottle(lambda: self.config.follower_replication_throttled_rate, loop.time)
         self.leader_throttle = ReplicationThrottle(lambda: self.config.leader_replication_throttled_rate, loop.time)
+        failures = DirectoryFailures(self.replicas, self.threads)
+        checkpoints = Checkpoints(self.replicas, failures, self.threads)
         self.fetchers = Fetchers(
             self.id,
             lambda: cluster.epochs[self.id],
@@ -104,7 +108,8 @@ class SmallBroker:
             self.threads,
             lambda: self.config,
             self.throttle,
-            Checkpoints(self.replicas, DirectoryFailures(self.replicas, self.threads), self.threads),
+            checkpoints,
+            LogStarts(self.replicas, checkpoints, Removals(self.threads), failures),
         )
         self.server = Server(self._make_dispatch(), ServerSettings(), self.threads)
         cluster.network.listen(self.name, PORT, self.server.protocol_factory(LISTENER))

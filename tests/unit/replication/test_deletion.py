@@ -12,7 +12,9 @@ from ottla.errors import KafkaError
 from ottla.replication.checkpoints import Checkpoints
 from ottla.replication.deleted_partitions import RENAMED_AT_ONCE
 from ottla.replication.directory_failures import DirectoryFailures
+from ottla.replication.log_starts import LogStarts
 from ottla.replication.partition import Partition
+from ottla.replication.removals import Removals
 from ottla.replication.replicas import Replicas
 from ottla.replication.truncation import Truncations
 from tests.simulation.disk import SimulatedDisk
@@ -181,8 +183,10 @@ def flush(partition: Partition, threads: SlowThreads) -> None:
 
 def truncate(partition: Partition, threads: SlowThreads) -> None:
     replicas = Replicas([])
-    checkpoints = Checkpoints(replicas, DirectoryFailures(replicas, threads), threads)
-    Truncations(threads, checkpoints).truncate(partition, 1)
+    failures = DirectoryFailures(replicas, threads)
+    checkpoints = Checkpoints(replicas, failures, threads)
+    log_starts = LogStarts(replicas, checkpoints, Removals(threads), failures)
+    Truncations(threads, checkpoints, log_starts).truncate(partition, 1)
 
 
 def list_files(disk: SimulatedDisk, directory: str) -> dict[str, bytes]:

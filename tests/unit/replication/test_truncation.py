@@ -14,6 +14,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.records import batch
 from ottla.replication.checkpoints import Checkpoints
 from ottla.replication.directory_failures import DirectoryFailures
+from ottla.replication.log_starts import LogStarts
 from ottla.replication.partition import Partition
 from ottla.replication.removals import Removals
 from ottla.replication.replicas import Replicas
@@ -64,7 +65,8 @@ class Follower:
         self.work = Work()
         failures = DirectoryFailures(self.replicas, self.work)
         self.checkpoints = Checkpoints(self.replicas, failures, self.work)
-        self.truncations = Truncations(self.work, self.checkpoints)
+        self.log_starts = LogStarts(self.replicas, self.checkpoints, Removals(self.work), failures)
+        self.truncations = Truncations(self.work, self.checkpoints, self.log_starts)
         log = create_log(self.disk, f"/data/{TOPIC}-0", TOPIC_ID, SMALL, NOW_MS)
         config = TopicConfig.of({}, BrokerConfig.of({}))
         self.partition = Partition(TOPIC, TOPIC_ID, 0, log, config, OWN, self.work, 0)
@@ -80,14 +82,14 @@ class Follower:
 
     def open_after_crash(self) -> Log:
         path = f"/data/{TOPIC}-0"
-        recovery_point = self.directory.recovery_points[self.partition.topic_partition]
+        recovery_point = self.directory.recovery_points.get(self.partition.topic_partition, 0)
         return open_log(
             self.disk,
             path,
             SMALL,
             clean=False,
             recovery_point=recovery_point,
-            log_start_offset=0,
+            log_start_offset=self.directory.log_starts.get(self.partition.topic_partition, 0),
             now_ms=NOW_MS,
         )
 
@@ -147,6 +149,45 @@ def test_a_checkpoint_under_way_does_not_outlast_a_truncation(fails: bool) -> No
         assert not partition.log.has_failed and checkpoints.highest_recovery_point(partition) == 2
         follower.copy(25, NEW_EPOCH)
         assert follower.open_after_crash().epochs.entries == [(OLD_EPOCH, 0), (NEW_EPOCH, 2)]
+
+    simulate(scenario())
+
+
+@pytest.mark.parametrize("fails", [None, False, True])
+def test_a_crash_after_a_log_has_started_anew_loses_no_record(fails: bool | None) -> None:
+    # After an unclean election the leader's log may start before the follower's did. A log start from before that, on
+    # disk or in a checkpoint under way, would make a crash take all copied records for deleted ones.
+    async def scenario() -> None:
+        follower = Follower()
+        partition, work = follower.partition, follower.work
+        follower.copy(40, OLD_EPOCH)
+        partition.follow_leader(40, 30)
+        if fails is None:
+            await follower.log_starts.write()
+        else:
+            work.runs_at_once = False
+            writing = asyncio.ensure_future(follower.log_starts.write_periodically())
+            await asyncio.sleep(0)
+            ((write, arguments, future),) = work.waiting
+            work.waiting.clear()
+        follower.truncations.start_anew(partition, 5, NOW_MS)
+        if fails is not None:
+            work.run()
+            await asyncio.sleep(0)
+            if fails:
+                follower.disk.fail("fsync_directory", errno.ENOSPC, "/data", times=1)
+                with pytest.raises(OSError) as full:
+                    write(*arguments)
+                future.set_exception(full.value)
+            else:
+                future.set_result(write(*arguments))
+            work.runs_at_once = True
+            await writing
+        await follower.truncations.finish()
+        assert not partition.log.has_failed
+        follower.copy(10, NEW_EPOCH)
+        log = follower.open_after_crash()
+        assert (log.log_start_offset, log.end_offset) == (5, 15)
 
     simulate(scenario())
 
