@@ -209,14 +209,24 @@ class FollowerFetch:
         log, offset = partition.log, request.fetch_offset
         if request.last_fetched_epoch >= 0 and (diverging := find_divergence(partition, request)) is not None:
             return diverging
-        if offset == log.log_start_offset and 0 <= request.last_fetched_epoch < log.epochs.epoch_at(offset):
-            # All that the follower has was deleted here, and nobody knows whether it was the same.
-            return EpochEndOffset(request.last_fetched_epoch, offset)
-        if offset < log.removed_deletes.before and partition.must_start_anew(
-            self._session.follower, offset, request.log_start_offset
-        ):
+        is_deleted = offset == log.log_start_offset and 0 <= request.last_fetched_epoch < log.epochs.epoch_at(offset)
+        if not is_deleted and offset >= log.removed_deletes.before:
+            return None
+        if self._has_all_committed(partition):
+            return None
+        # Either all that the follower has was deleted here, and nobody knows whether it was the same. Or it lacks
+        # tombstones that compaction has removed.
+        if is_deleted or partition.must_start_anew(self._session.follower, offset, request.log_start_offset):
             return EpochEndOffset(request.last_fetched_epoch, log.log_start_offset)
         return None
+
+    def _has_all_committed(self, partition: Partition) -> bool:
+        """Whether the follower may be elected. While its log starts anew it would lack what was acknowledged."""
+        state, in_sync, follower = partition.state, partition.in_sync, self._session.follower
+        broker = self._replicas.image.broker(follower)
+        if state is None or in_sync is None or broker is None or broker.epoch != self._session.broker_epoch:
+            return False  # in another life it may have lost records
+        return follower in in_sync.maximal_isr or follower in state.elr
 
     def _read_records(
         self, followed: FollowerSessionPartition, partition: Partition, request: FetchPartition

@@ -32,6 +32,8 @@ class FollowedLog(Protocol):
 
 
 class FollowedPartition(Protocol):
+    broker_id: int
+
     @property
     def state(self) -> PartitionImage | None: ...
 
@@ -138,7 +140,8 @@ def judge(partition: FollowedPartition, leader: int, asked: FetchPartition, resu
         return Retry(result.error_code)
     if result.diverging_epoch is not None:
         offset, leader_start = find_divergence(log, result.diverging_epoch), result.log_start_offset
-        if offset < log.log_start_offset or offset <= leader_start:
+        may_be_elected = partition.broker_id in state.isr or partition.broker_id in state.elr
+        if offset < log.log_start_offset or (offset <= leader_start and not may_be_elected):
             # No record is common to both logs, except for some that the leader does not have any more. Those of this
             # log would come back if a crash undid that its log start follows the leader's, and may be other ones.
             return StartAnew(leader_start) if leader_start >= 0 else ASK_RANGE

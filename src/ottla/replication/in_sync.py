@@ -163,9 +163,7 @@ class InSync:
             follower.caught_up = max(follower.caught_up, fetched)
             follower.last_fetch = max(follower.last_fetch, fetched)
 
-    def must_start_anew(
-        self, broker_id: int, offset: int, log_start_offset: int, leader_start: int, deletes_removed_before: int
-    ) -> bool:
+    def must_start_anew(self, broker_id: int, offset: int, log_start_offset: int, deletes_removed_before: int) -> bool:
         """Whether a follower at `offset` would keep values whose tombstones the leader has removed.
 
         `deletes_removed_before`: up to where the leader's log lacks tombstones and markers. A follower that copies the
@@ -175,7 +173,7 @@ class InSync:
         if offset >= deletes_removed_before:
             return False
         follower = self.followers[broker_id]
-        if offset in (log_start_offset, leader_start):  # it has no records, or none that the leader still has
+        if offset == log_start_offset:  # it has no records
             follower.deletes_removed_before = deletes_removed_before
             return False
         return follower.deletes_removed_before != deletes_removed_before or offset < follower.end_offset

@@ -401,11 +401,8 @@ class Partition:
 
         It would bring deleted keys back, and leave transactions open for ever (see `storage/removed_deletes.py`).
         """
-        log, in_sync = self.log, self.in_sync
-        removed_before = log.removed_deletes.before
-        return in_sync is not None and in_sync.must_start_anew(
-            broker_id, offset, log_start_offset, log.log_start_offset, removed_before
-        )
+        in_sync, removed_before = self.in_sync, self.log.removed_deletes.before
+        return in_sync is not None and in_sync.must_start_anew(broker_id, offset, log_start_offset, removed_before)
 
     def low_watermark(self, alive: Container[int]) -> int:
         """The smallest log start of this leader and of those followers that are `alive`."""

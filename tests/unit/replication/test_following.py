@@ -44,8 +44,15 @@ def log(end: int, *epochs: tuple[int, int], start: int = 0) -> Any:
     return SimpleNamespace(end_offset=end, log_start_offset=start, epochs=known)
 
 
-def partition(followed: Any, leader: int = LEADER, epoch: int = EPOCH) -> Any:
-    return SimpleNamespace(state=PartitionImage((LEADER, ME), (LEADER, ME), leader, epoch), log=followed)
+def partition(
+    followed: Any,
+    leader: int = LEADER,
+    epoch: int = EPOCH,
+    isr: tuple[int, ...] = (LEADER, ME),
+    elr: tuple[int, ...] = (),
+) -> Any:
+    state = PartitionImage((LEADER, ME), isr, leader, epoch, elr=elr)
+    return SimpleNamespace(broker_id=ME, state=state, log=followed)
 
 
 def ask(followed: Any, epoch: int = EPOCH) -> FetchPartition:
@@ -185,10 +192,17 @@ def test_a_log_with_nothing_in_common_starts_anew_where_the_leader_begins() -> N
 
 def test_a_log_that_has_only_what_the_leader_has_deleted_starts_anew() -> None:
     followed = log(10, (2, 0), (5, 4))
-    assert verdict(followed, diverging(5, 8, start=8)) == StartAnew(8)
-    assert verdict(followed, diverging(5, 10, start=10)) == StartAnew(10)
-    assert verdict(followed, diverging(2, 9, start=7)) == StartAnew(7)
-    assert verdict(followed, diverging(5, 8, start=7)) == Truncate(8)
+
+    def find(result: PartitionResult, **known: Any) -> Verdict:
+        return judge(partition(followed, **known), LEADER, ask(followed), result)
+
+    assert find(diverging(5, 8, start=8), isr=(LEADER,)) == StartAnew(8)
+    assert find(diverging(5, 10, start=10), isr=(LEADER,)) == StartAnew(10)
+    assert find(diverging(2, 9, start=7), isr=(LEADER,)) == StartAnew(7)
+    assert find(diverging(5, 8, start=7), isr=(LEADER,)) == Truncate(8)
+    # While it starts anew, such a replica would lack what was acknowledged if it were elected.
+    assert find(diverging(5, 8, start=8), isr=(LEADER, ME)) == Truncate(8)
+    assert find(diverging(5, 8, start=8), isr=(LEADER,), elr=(ME,)) == Truncate(8)
 
 
 def test_the_high_watermark_never_decides_where_to_truncate() -> None:

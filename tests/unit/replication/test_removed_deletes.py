@@ -250,3 +250,47 @@ def test_a_replica_that_lost_a_marker_in_a_power_cut_has_no_transaction_open_for
         await cluster.close()
 
     simulate(main())
+
+
+def test_a_replica_in_sync_is_not_emptied_although_the_leader_does_not_know_which_tombstones_it_lacks() -> None:
+    """As after a restart of a leader that cannot read what it has written about that. The other one may be elected at
+    any moment, and has all that was committed."""
+
+    async def main() -> None:
+        cluster = SmallCluster(1, 2, topic=COMPACTED)
+        cluster.elect(1)
+        put(cluster[1], ("k", "value"))
+        await cluster.wait_for_copies()
+        cluster.network.partition("b1", "b2")
+        put(cluster[1], ("other", "x"))
+        cluster[1].log().removed_deletes.note(2)
+        cluster.network.heal_all()
+        await cluster.wait_for_copies()
+        assert cluster[2].fetchers.truncations.count == 0
+        await cluster.close()
+
+    simulate(main())
+
+
+def test_what_the_leader_has_deleted_brings_no_key_back_either() -> None:
+    """The replica ends where the leader's log starts. It is killed before a checkpoint has its new log start."""
+
+    async def main() -> None:
+        cluster = SmallCluster(1, 2, topic={"cleanup.policy": "compact,delete"})
+        cluster.elect(1)
+        put(cluster[1], ("k", "value"))
+        await cluster.wait_for_copies()
+        cluster[2].fetchers.leave(cluster[2].partition())
+        state = cluster.elect(1, isr=(1,), epoch=0, learners=(1,))
+        put(cluster[1], ("k", None))
+        put(cluster[1], ("other", "x"))
+        cluster[1].partition().delete_records(1)
+        cluster[1].log().removed_deletes.note(2)
+        cluster[2].learn(0, state)
+        await cluster.wait_for_copies()
+        cluster[2].die()
+        cluster[2].restart()
+        assert cluster[2].log().log_start_offset == 1
+        await cluster.close()
+
+    simulate(main())
