@@ -329,6 +329,7 @@ class Moves:
         self._deleted.add(partition, home)
         copy.on_disk_failure = partial(self._failures.report, target)
         partition.switch_log(copy)
+        partition.flushing.request()  # what was on disk in the old place must be so here before it is removed there
         move.copy = None
         self._replicas.move(partition, target)
         self._deleted.rename_some()

@@ -598,3 +598,26 @@ def test_a_replica_that_is_not_here_yet_is_created_where_it_was_wanted() -> None
         await broker.stop(1.0)
 
     run(main())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_was_on_one_disk_is_on_the_other_before_it_is_removed_there(seed: int) -> None:
+    async def main() -> None:
+        disk = SimulatedDisk(Random(seed))
+        broker = await started(disk)
+        await create(broker, TOPIC, 1, retention_ms="-1")
+        partition = get(broker)
+        for number in range(5):
+            append(partition, b"%d" % number)
+        partition.flushing.request()
+        await partition.durable.reach(5)
+        home = directory_of(broker, TOPIC, 0)
+        broker.node.replication.moves.move(partition, target(broker, elsewhere(partition)))
+        await wait_for(lambda: not any(name.startswith(TOPIC) for name in disk.list(home)))
+        disk.crash(lose_unsynced=True)
+        broker.abort()
+        again = await started(disk)
+        assert values(get(again)) == [b"%d" % number for number in range(5)]
+        await again.stop(1)
+
+    run(main())
