@@ -7,7 +7,7 @@ deleted one must not inherit the old offsets, so whoever creates partitions asks
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ottla.replication.directory_failures import DirectoryFailures
@@ -36,7 +36,8 @@ class Checkpoints:
         self._unsettled_recovery_points: dict[DataDirectory, Offsets] = {}
         """The highest recovery points that a write under way, or one that failed, may leave in the file."""
         self._unsettled_log_starts: dict[DataDirectory, Offsets] = {}
-        """The same for log starts."""
+        self._unsettled_clean_ends: dict[DataDirectory, Offsets] = {}
+        """The same for log starts, and for the ends of what is compacted."""
         self._unwritten: dict[Callable[[Offsets], None], DataDirectory] = {}
         """Checkpoints whose last write failed, by the function that writes them."""
         self.on_idle: Callable[[], None] | None = None
@@ -62,10 +63,13 @@ class Checkpoints:
     async def write_clean_ends(self) -> None:
         async with self._writing_clean_ends:
             collected = self._collect_offsets(lambda partition: partition.log.first_dirty_offset)
+            for directory, offsets in collected.items():
+                _note_unsettled(self._unsettled_clean_ends, directory, offsets)
             with self._hold(collected.values()):
                 for directory, offsets in collected.items():
                     compacted = {partition: offset for partition, offset in offsets.items() if offset}
-                    await self._write(directory, directory.write_clean_ends, compacted)
+                    if await self._write(directory, directory.write_clean_ends, compacted) is None:
+                        del self._unsettled_clean_ends[directory]
 
     async def write_log_starts(self, directory: DataDirectory, offsets: Offsets) -> OSError | None:
         """Write the log starts of one directory. `LogStarts` has the order in which that may happen."""
@@ -86,17 +90,28 @@ class Checkpoints:
 
         -1 if the partition is no longer here.
         """
-        on_disk, directory = self.recovery_point_on_disk(partition), self._replicas.home(partition)
-        if directory is None:
-            return on_disk
-        return max(on_disk, self._unsettled_recovery_points.get(directory, {}).get(partition.topic_partition, 0))
+        return self._find_highest(
+            partition, lambda directory: directory.recovery_points, self._unsettled_recovery_points
+        )
 
     def highest_log_start(self, partition: Partition) -> int:
-        """The highest log start that a start after a crash might find. -1 if the partition is no longer here."""
+        """The same for the log start."""
+        return self._find_highest(partition, lambda directory: directory.log_starts, self._unsettled_log_starts)
+
+    def highest_clean_end(self, partition: Partition) -> int:
+        """The same for the end of what is compacted."""
+        return self._find_highest(partition, lambda directory: directory.clean_ends, self._unsettled_clean_ends)
+
+    def _find_highest(
+        self,
+        partition: Partition,
+        on_disk: Callable[[DataDirectory], Offsets],
+        unsettled: Mapping[DataDirectory, Offsets],
+    ) -> int:
         directory, name = self._replicas.home(partition), partition.topic_partition
         if directory is None:
             return -1
-        return max(directory.log_starts.get(name, 0), self._unsettled_log_starts.get(directory, {}).get(name, 0))
+        return max(on_disk(directory).get(name, 0), unsettled.get(directory, {}).get(name, 0))
 
     @property
     def is_writing(self) -> bool:

@@ -8,7 +8,8 @@ A recovery point on disk that is after the new end would be wrong as soon as the
 unflushed records before it would be taken for flushed, and their leader epochs would not be read from them. So the
 recovery points are written before anything is appended, also if a checkpoint is under way that has collected the
 recovery point from before the truncation. The same holds for a log start on disk that is after the new one: a crash
-would take the records before it for deleted ones.
+would take the records before it for deleted ones. And it holds for the end of what is compacted: compaction would take
+the new records before it for compacted ones, and remove tombstones whose values are still there.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ class Truncations:
         self._checkpoints = checkpoints
         self._log_starts = log_starts
         self._outdated: dict[Partition, Truncation] = {}
-        """Truncated logs whose recovery points or starts on disk are, or may become, after their ends or starts."""
+        """Truncated logs of which an offset on disk is, or may become, after what they have now."""
         self._writing: asyncio.Task[None] | None = None
         self._running: dict[Partition, asyncio.Future[None]] = {}
         self._is_closed = False
@@ -151,16 +152,18 @@ class Truncations:
             self._end(partition)
 
     def _is_written(self, partition: Partition) -> bool:
-        log = partition.log
+        log, checkpoints = partition.log, self._checkpoints
         return (
-            self._checkpoints.highest_recovery_point(partition) <= log.end_offset
-            and self._checkpoints.highest_log_start(partition) <= log.log_start_offset
+            checkpoints.highest_recovery_point(partition) <= log.end_offset
+            and checkpoints.highest_clean_end(partition) <= log.first_dirty_offset
+            and checkpoints.highest_log_start(partition) <= log.log_start_offset
         )
 
     async def _write(self) -> None:
         try:
             while self._outdated:
                 await self._checkpoints.write_recovery_points()
+                await self._checkpoints.write_clean_ends()
                 await self._log_starts.write_periodically()
                 for partition in list(self._outdated):
                     self._finish_if_written(partition)

@@ -192,6 +192,30 @@ def test_a_crash_after_a_log_has_started_anew_loses_no_record(fails: bool | None
     simulate(scenario())
 
 
+@pytest.mark.parametrize("is_under_way", [False, True])
+def test_what_is_copied_after_a_log_has_started_anew_does_not_count_as_compacted(is_under_way: bool) -> None:
+    # Compaction would remove tombstones from it, and leave the values before them.
+    async def scenario() -> None:
+        follower = Follower()
+        partition, work = follower.partition, follower.work
+        follower.copy(40, OLD_EPOCH)
+        partition.log.first_dirty_offset = 30
+        work.runs_at_once = not is_under_way
+        writing = asyncio.ensure_future(follower.checkpoints.write_clean_ends())
+        await asyncio.sleep(0)
+        waiting, work.waiting = work.waiting, []
+        work.runs_at_once = True
+        follower.truncations.start_anew(partition, 5, NOW_MS)
+        for write, arguments, future in waiting:
+            future.set_result(write(*arguments))
+        await writing
+        await follower.truncations.finish()
+        follower.copy(40, NEW_EPOCH)
+        assert follower.directory.clean_ends == {partition.topic_partition: 5}
+
+    simulate(scenario())
+
+
 def test_a_truncation_waits_for_a_flush_and_holds_the_next() -> None:
     # Both write the leader epochs, through the same temporary file.
     async def scenario() -> None:
