@@ -77,6 +77,8 @@ class Recovery:
         self._compacted_to = OFFSET_MAX
         self._begun_here = False
         self._lost_nothing = False
+        self._flushed_holes_before = 0
+        """Offsets before this one may be missing, as the file of the removed deletes says. The others are flushed."""
 
     def run(
         self,
@@ -98,6 +100,7 @@ class Recovery:
         self._drop_before(log_start_offset)
         known = names.DAMAGE not in self._names or self._recall_damage()
         knows_removed = names.REMOVED_DELETES not in self._names or self._load_removed_deletes()
+        self._flushed_holes_before = self.removed_deletes.before
         if not self.segments:
             self.end_offset = self.recovery_point = max(log_start_offset, 0)
             self._begin(self.end_offset)
@@ -230,7 +233,7 @@ class Recovery:
         """
         if segment.base_offset == self.end_offset or any(one.damage for one in self.segments):
             return False
-        if self._lost_nothing or segment.base_offset <= self.removed_deletes.before:
+        if self._lost_nothing or segment.base_offset <= self._flushed_holes_before:
             return False
         known = recovery_point > 0 and self._compacted_to <= recovery_point
         if not known and (self._has_gaps or (self.settings.compacted and not self._begun_here)):
