@@ -34,9 +34,9 @@ PRODUCE_VERSION = 12
 CLIENT = "client"
 
 
-def play(script: Callable[["Trial"], Coroutine[Any, Any, None]]) -> None:
+def play(script: Callable[["Trial"], Coroutine[Any, Any, None]], seed: int = 1) -> None:
     async def main() -> None:
-        world = World(1)
+        world = World(seed)
         try:
             trial = Trial(world)
             await trial.start()

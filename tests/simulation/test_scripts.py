@@ -22,6 +22,9 @@ from tests.unit.replication.test_in_sync import count_committed_only
 
 SETTLING_S = 10.0
 
+SEEDS = 10
+"""How many worlds each script is tried in. In most of them it notices a broken rule."""
+
 
 async def lose_records_of_a_follower(trial: Trial) -> None:
     """A follower comes back from a power cut without a record, and cannot fetch. Then the others die."""
@@ -87,18 +90,19 @@ SCRIPTS: dict[str, Callable[[Trial], Coroutine[Any, Any, None]]] = {
 }
 
 
-def run(script: Callable[[Trial], Coroutine[Any, Any, None]]) -> None:
+def run(script: Callable[[Trial], Coroutine[Any, Any, None]], seed: int) -> None:
     async def check(trial: Trial) -> None:
         await script(trial)
         found = await trial.end_in_peace()
         assert set(trial.acknowledged) <= set(found), f"LOST {set(trial.acknowledged) - set(found)}"
 
-    play(check)
+    play(check, seed)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_nothing_acknowledged_is_lost(name: str) -> None:
-    run(SCRIPTS[name])
+    for seed in range(SEEDS):
+        run(SCRIPTS[name], seed)
 
 
 def miss_nothing(reconciliation: Reconciliation) -> list[tuple[bytes, int]]:
@@ -135,8 +139,18 @@ MUTANTS: dict[str, tuple[str, list[tuple[object, str, Callable[..., Any]]]]] = {
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_cluster_without_the_rule_loses_records(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Whether a loss is seen also depends on how long messages take, so there is more than one attempt.
     script, patches = MUTANTS[name]
     for owner, attribute, replacement in patches:
         monkeypatch.setattr(owner, attribute, replacement)
-    with pytest.raises(AssertionError, match="LOST"):
-        run(SCRIPTS[script])
+    assert any(loses_records(SCRIPTS[script], seed) for seed in range(SEEDS))
+
+
+def loses_records(script: Callable[[Trial], Coroutine[Any, Any, None]], seed: int) -> bool:
+    try:
+        run(script, seed)
+    except AssertionError as error:
+        if "LOST" not in str(error):
+            raise
+        return True
+    return False
