@@ -296,9 +296,9 @@ class Fetcher:
                     return
             followed.backoff_s = 0.0
             followed.leader_high_watermark = result.high_watermark
-            log_start = partition.log.log_start_offset
             partition.follow_leader(result.high_watermark, result.log_start_offset)
-            if partition.log.log_start_offset != log_start:
+            if partition.log.log_start_offset != followed.asked.log_start_offset:
+                # Retention here may have moved it before the leader's did; DeleteRecords waits until the leader knows.
                 self._session.changed[followed.key] = followed
         except KafkaError as error:
             self._back_off(followed, str(error.message or error))

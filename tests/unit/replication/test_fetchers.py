@@ -180,6 +180,26 @@ def test_the_log_start_follows_the_leaders() -> None:
     run(main())
 
 
+def test_the_leader_learns_the_log_start_of_a_follower_whose_retention_was_first() -> None:
+    # DeleteRecords answers when the leader knows that no replica has the records. A follower that has none of them
+    # since its own retention does not move its log start then, and tells where it is all the same.
+    async def main() -> None:
+        cluster = SmallCluster(1, 2)
+        cluster.elect(1)
+        cluster[1].produce(*[b"a"] * 10)
+        await cluster.wait_for_copies()
+        await cluster.wait_for(lambda: cluster[1].partition().high_watermark.value == 10)
+        cluster[2].log().advance_log_start(10)
+        await asyncio.sleep(2)
+        for start in (4, 6):
+            cluster[1].partition().delete_records(start)
+            await cluster.wait_for(lambda: cluster[1].partition().low_watermark([2]) == start, 1)  # noqa: B023
+        assert cluster[2].log().log_start_offset == 10
+        await cluster.close()
+
+    run(main())
+
+
 # Divergence
 
 
