@@ -1,5 +1,6 @@
 """A cluster whose store is away: clients of topics notice nothing, requests that change the metadata fail in time."""
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -140,3 +141,29 @@ def pass_on(producer: Producer, consumer: Consumer, value: bytes) -> None:
         if message is not None and message.error() is None and message.value() == value:
             return
     pytest.fail(f"{value!r} did not arrive")
+
+
+def test_commands_tell_that_the_store_is_away(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    """All partitions are well, and still no broker may be stopped: nobody could lead what it leads."""
+
+    def run(*words: str) -> tuple[int, str]:
+        status = main([*words, "-b", cluster.bootstrap])
+        return status, capsys.readouterr().out
+
+    cluster.create_topic("orders", partitions=3)
+    status, output = run("cluster", "status", "--check")
+    assert (status, "ZooKeeper" in output) == (0, False), output
+    cluster.cut_from_store(cluster.brokers[1])
+    wait_until(lambda: cluster.brokers[1].find_obstacle() is not None)
+    status, output = run("cluster", "status", "--check")
+    sentence = "no connection to ZooKeeper, so the metadata cannot change"
+    assert (status, output.splitlines()[-1]) == (1, f"broker 2: {sentence}"), output
+    cluster.stop_store()
+    status, output = run("cluster", "health")
+    assert (status, output.splitlines()[-1]) == (1, f"brokers 1, 2, 3: {sentence}"), output
+    status, output = run("cluster", "status", "--format", "json")
+    assert (status, [each["obstacle"] for each in json.loads(output)["brokers"]]) == (0, [sentence] * 3)
+    status, output = run("doctor")
+    assert status == 1 and f"PROBLEM  metadata: brokers 1, 2, 3: {sentence}" in output, output
+    cluster.heal()
+    wait_until(lambda: run("cluster", "status", "--check")[0] == 0)

@@ -129,7 +129,8 @@ class ChangeQueue:
     def _give_up(self, pending: _Pending, timeout_s: float) -> None:
         if pending.future.done():
             return
-        reason = f": {self._obstacle}" if self._obstacle else ""
+        obstacle = self._obstacle or self._log.obstacle
+        reason = f": {obstacle}" if obstacle else ""
         message = f"the metadata could not be changed within {timeout_s:.3g} s{reason}"
         error = OutcomeUnknown if pending.is_in_flight else KafkaError
         pending.future.set_exception(error(ErrorCode.REQUEST_TIMED_OUT, message))

@@ -10,6 +10,8 @@ from ottla.cluster.store import Disconnected, SessionExpired, SessionState, Stor
 BACKOFF_S = 0.1
 BACKOFF_DOUBLINGS_MAX = 5
 
+NO_CONNECTION = "the broker has no connection to ZooKeeper"
+
 logger = logging.getLogger(__name__)
 
 
@@ -49,7 +51,7 @@ class StoreConnection:
         """The session, if it has a connection."""
         session = self._session
         if session is None or session.state is SessionState.SUSPENDED:
-            raise Disconnected("the broker has no connection to ZooKeeper")
+            raise Disconnected(NO_CONNECTION)
         if session.state is not SessionState.CONNECTED:
             raise SessionExpired("the broker's session with ZooKeeper is over")
         return session

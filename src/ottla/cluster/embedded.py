@@ -33,6 +33,7 @@ class EmbeddedLog:
     """A `MetadataLog` in one directory. `Metadata` makes sure that one append runs at a time."""
 
     is_shared = False
+    obstacle = ""
 
     def __init__(
         self,

@@ -68,6 +68,10 @@ class MetadataLog(Protocol):
     def is_shared(self) -> bool:
         """Whether others than this broker append to the log."""
 
+    @property
+    def obstacle(self) -> str:
+        """Why the log cannot be reached now, as far as this broker knows; empty if it can."""
+
     async def append(
         self, expected_version: int, entry_id: bytes, changes: Sequence[Change], *, as_controller: bool = False
     ) -> int:

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 
 from ottla.cluster import znodes
 from ottla.cluster.changes import BecomeController, Change, RegisterBroker
-from ottla.cluster.connection import StoreConnection
+from ottla.cluster.connection import NO_CONNECTION, StoreConnection
 from ottla.cluster.image import Image
 from ottla.cluster.metadata_log import (
     Conflict,
@@ -86,6 +86,10 @@ class SharedLog:
         self.predecessors: list[str] = []
         """Nodes of earlier registrations of this broker, which the next registration deletes."""
         connection.on_state(self._handle_connection_change)
+
+    @property
+    def obstacle(self) -> str:
+        return "" if self._connection.is_connected else NO_CONNECTION
 
     @property
     def head(self) -> int:

@@ -3,7 +3,8 @@
 There is no quorum of controllers: a broker alone keeps the metadata itself, and a cluster keeps it in ZooKeeper, where
 every broker reads and appends. The answer says in Kafka's terms what holds here. The controller leads and is the only
 voter, because nothing waits for another broker's vote. The other brokers are observers; each follows the metadata by
-itself, so how far one has come is unknown (-1).
+itself, so how far one has come is unknown (-1). A broker without a connection to ZooKeeper does not know who leads, as
+one of Kafka's that no controller answers: `ottla cluster status` finds an outage of ZooKeeper that way.
 
 Versions: 1 when voters and observers were last heard of (KIP-836); 2 addresses of the voters and ids of directories,
 which are zero here (KIP-853).
@@ -20,6 +21,7 @@ REQUIRES = rights.whole(rights.DESCRIBE_CLUSTER)
 
 METADATA_TOPIC = "__cluster_metadata"
 UNKNOWN_OFFSET = -1
+NO_CONNECTION = "no connection to ZooKeeper, so the metadata cannot change"
 NO_MESSAGE = ""
 """What Kafka sends here where there is no error; in other answers it is null."""
 
@@ -31,6 +33,9 @@ def handle(node: Node, call: Call[messages.DescribeQuorumRequest]) -> messages.D
         return answer(
             [answer_topic(name, [answer_error(each, refused, message) for each in indexes]) for name, indexes in asked]
         )
+    if not node.is_connected():
+        error = answer_error(0, ErrorCode.LEADER_NOT_AVAILABLE, NO_CONNECTION)
+        return answer([answer_topic(METADATA_TOPIC, [error])])
     image = node.image
     leader = None if image.controller is None else image.broker(image.controller.broker_id)
     if image.controller is None or leader is None:

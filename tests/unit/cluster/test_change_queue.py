@@ -34,6 +34,7 @@ class GatedLog:
     """A shared log in memory. `gate` holds appends back; `trouble` is raised instead of the next results."""
 
     is_shared = True
+    obstacle = ""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -236,6 +237,24 @@ def test_a_time_out_during_the_append_is_an_unknown_outcome() -> None:
         log.gate.set()
         await metadata.wait_for_version(1)
         assert metadata.image.features["n"] == 1
+
+    simulate(main())
+
+
+def test_a_change_behind_an_append_that_hangs_names_the_reason() -> None:
+    """As when ZooKeeper is paused: the append waits for its outcome, so no change is refused with a reason."""
+
+    async def main() -> None:
+        log = GatedLog()
+        metadata = Metadata(log, Random(1))
+        log.gate.clear()
+        first = asyncio.create_task(metadata.change(count_up("n")))
+        await asyncio.sleep(1)
+        log.obstacle = "nobody is there"
+        with pytest.raises(KafkaError, match=r"could not be changed within 5 s: nobody is there"):
+            await metadata.change(count_up("n"), timeout_s=5)
+        log.gate.set()
+        assert await first == 1
 
     simulate(main())
 

@@ -27,6 +27,7 @@ class SharedLog:
     """A metadata log in memory that several brokers share; every call takes a few iterations of the loop."""
 
     is_shared = True
+    obstacle = ""
 
     def __init__(self, random: Random) -> None:
         self.entries: list[Entry] = []

@@ -28,8 +28,11 @@ def cluster(controller: int | None) -> Image:
     return replace(EMPTY, version=40, brokers=brokers, controller=chosen)
 
 
-def ask(image: Image, topics: list[tuple[str, list[int]]]) -> messages.DescribeQuorumResponse:
-    node = SimpleNamespace(image=image, clock=SimpleNamespace(now_ms=lambda: 1234))
+def ask(
+    image: Image, topics: list[tuple[str, list[int]]], is_connected: bool = True
+) -> messages.DescribeQuorumResponse:
+    clock = SimpleNamespace(now_ms=lambda: 1234)
+    node = SimpleNamespace(image=image, clock=clock, is_connected=lambda: is_connected)
     asked = [
         messages.DescribeQuorumRequestTopicData(
             topic_name=name,
@@ -61,6 +64,13 @@ def test_without_a_controller_clients_ask_again() -> None:
         (topic,) = ask(image, [("__cluster_metadata", [0])]).topics
         assert [each.error_code for each in topic.partitions] == [ErrorCode.LEADER_NOT_AVAILABLE]
         assert all(each.error_message for each in topic.partitions)
+
+
+def test_a_broker_without_zookeeper_does_not_know_who_leads() -> None:
+    (topic,) = ask(cluster(controller=2), [("__cluster_metadata", [0])], is_connected=False).topics
+    (partition,) = topic.partitions
+    assert partition.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    assert partition.error_message == "no connection to ZooKeeper, so the metadata cannot change"
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ class Log:
     """A metadata log in memory. `stall` makes appends hang until it is set; they may then be in the log or not."""
 
     is_shared = True
+    obstacle = ""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []

@@ -1,6 +1,8 @@
 """`ottla cluster`: starts a cluster on this machine, shows the state of one, and moves replicas and leaders.
 
 overview.py    one view of brokers, partitions and their trouble: what the other actions read
+asking.py      questions that only each broker can answer for itself
+obstacles.py   which brokers cannot change the metadata
 directories.py which brokers are cordoned, and how much of a partition each has
 status.py      status, brokers
 moves.py       reassign, drain: their options; lists moves and cancels them

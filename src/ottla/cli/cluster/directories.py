@@ -1,19 +1,15 @@
 """What brokers say of their data directories: which brokers are cordoned, and how much of a partition each one has."""
 
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING
 
+from ottla.cli.cluster.asking import ask_each_soon
 from ottla.cli.cluster.overview import Overview
 from ottla.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.client.client import Client
     from ottla.wire.messages.describe_log_dirs import DescribeLogDirsResult
-
-ANSWER_MS = 3000
-"""How long one broker may take to answer. One that is paused counts as alive for some seconds more, and must not hold
-up a command that shows what is wrong."""
 
 
 def mark_cordoned(own: "Client", overview: Overview) -> Overview:
@@ -47,25 +43,11 @@ def _describe(
     own: "Client", brokers: Iterable[int], partitions: Iterable[TopicPartition]
 ) -> dict[int, "list[DescribeLogDirsResult]"]:
     """The directories of brokers with these partitions in them; without those that do not answer soon."""
-    from ottla.client.client import Client
-    from ottla.client.connection import Unreachable
-    from ottla.errors import KafkaError
     from ottla.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 
     topics: dict[str, DescribableLogDirTopic] = {}
     for name, number in partitions:
         topics.setdefault(name, DescribableLogDirTopic(topic=name)).partitions.append(number)
     request = DescribeLogDirsRequest(topics=list(topics.values()))
-    limits = ("request.timeout.ms", "socket.connection.setup.timeout.ms", "default.api.timeout.ms")
-    found = {}
-    with closing(Client({**own.raw_settings, **dict.fromkeys(limits, str(ANSWER_MS))})) as client:
-        client.list_brokers()
-        for broker in brokers:
-            try:
-                answer = client.connect(broker).ask(request)
-            except (Unreachable, KafkaError):
-                client.disconnect(broker)
-                continue
-            if not answer.error_code:
-                found[broker] = answer.results
-    return found
+    answers = ask_each_soon(own, brokers, request)
+    return {broker: answer.results for broker, answer in answers.items() if not answer.error_code}

@@ -30,6 +30,8 @@ class BrokerState(NamedTuple):
     fenced: bool
     cordoned: bool = False
     """Gets no new replicas. Only `mark_cordoned` in directories.py finds it out: every broker must be asked."""
+    obstacle: str | None = None
+    """Why the broker cannot change the metadata. Only `mark_obstacles` in obstacles.py finds it out."""
 
 
 class PartitionState(NamedTuple):

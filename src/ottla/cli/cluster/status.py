@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from ottla.cli.client import open_own_client
 from ottla.cli.cluster.actions import Actions, add_action
 from ottla.cli.cluster.directories import mark_cordoned
+from ottla.cli.cluster.obstacles import explain_obstacles, mark_obstacles
 from ottla.cli.cluster.overview import Candidates, Overview, PartitionState, fetch_candidates, name_brokers, observe
 from ottla.cli.command_error import FAILURE
 from ottla.cli.output import JSON, add_format_argument, counted, show_json, show_rows, show_table
@@ -22,9 +23,9 @@ partition has a leader again."""
 
 def add_actions(actions: Actions) -> None:
     status = add_action(actions, "status", "show brokers, and partitions that are not as they should be", _show_status)
-    status.add_argument("--check", action="store_true", help="exit with status 1 if a partition is in trouble")
+    status.add_argument("--check", action="store_true", help="exit with status 1 if anything is in trouble")
     add_format_argument(status)
-    health = add_action(actions, "health", "the same, with exit status 1 if a partition is in trouble", _show_status)
+    health = add_action(actions, "health", "the same, with exit status 1 if anything is in trouble", _show_status)
     health.set_defaults(check=True)
     add_format_argument(health)
     brokers = add_action(actions, "brokers", "list the brokers with their leaders and replicas", _list_brokers)
@@ -33,7 +34,7 @@ def add_actions(actions: Actions) -> None:
 
 def _show_status(options: argparse.Namespace) -> int:
     with open_own_client(options) as own:
-        overview = mark_cordoned(own, observe(own))
+        overview = mark_obstacles(own, mark_cordoned(own, observe(own)))
         troubled = [partition for partition in overview.partitions if _find_trouble(overview, partition)]
         candidates = fetch_candidates(own, {partition.where.topic for partition in troubled})
     rows = [_make_row(overview, partition, candidates) for partition in sort_by_trouble(overview, troubled)]
@@ -46,7 +47,7 @@ def _show_status(options: argparse.Namespace) -> int:
             show_table(COLUMNS, rows[:ROWS_MAX])
         if len(rows) > ROWS_MAX:
             print(f"... and {len(rows) - ROWS_MAX} more; --format json shows all")
-    return FAILURE if options.check and rows else 0
+    return FAILURE if options.check and (rows or explain_obstacles(overview)) else 0
 
 
 def _find_trouble(overview: Overview, partition: PartitionState) -> list[str]:
@@ -96,6 +97,8 @@ def print_summary(overview: Overview) -> None:
     print(f"cluster {overview.cluster_id}: {'; '.join(facts)}")
     for name, number in _count_partitions(overview).items():
         print(f"  {name.replace('_', ' '):<34}{number:>8,}")
+    for sentence in explain_obstacles(overview):
+        print(sentence)
 
 
 def _make_document(overview: Overview, rows: list[tuple[object, ...]]) -> dict[str, object]:

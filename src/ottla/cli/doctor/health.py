@@ -22,6 +22,7 @@ SKEW_S = 60
 
 
 def check_cluster(settings: Mapping[str, str]) -> Iterator[Finding]:
+    from ottla.cli.cluster.obstacles import mark_obstacles
     from ottla.cli.cluster.overview import observe
     from ottla.client.client import Client
     from ottla.client.connection import Unreachable
@@ -30,7 +31,7 @@ def check_cluster(settings: Mapping[str, str]) -> Iterator[Finding]:
     try:
         with closing(Client({**settings, "default.api.timeout.ms": str(API_TIMEOUT_MS)})) as client:
             overview = observe(client, every_topic=True)
-            yield from examine_overview(overview)
+            yield from examine_overview(mark_obstacles(client, overview))
             yield from _check_times(client, overview)
     except (CommandError, KafkaError, Unreachable) as error:
         fix = "check the ACLs of the user (ottla acl list): Describe on the cluster and on topics"
@@ -38,6 +39,8 @@ def check_cluster(settings: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def examine_overview(overview: "Overview") -> Iterator[Finding]:
+    from ottla.cli.cluster.obstacles import explain_obstacles
+
     alive = [broker.id for broker in overview.alive()]
     fenced = [broker.id for broker in overview.brokers if broker.fenced]
     if fenced:
@@ -45,6 +48,9 @@ def examine_overview(overview: "Overview") -> Iterator[Finding]:
         yield Finding(PROBLEM, "brokers", text, "start it, or remove it for good with `ottla cluster unregister`")
     else:
         yield Finding(OK, "brokers", f"{len(alive)} of cluster {overview.cluster_id}")
+    for sentence in explain_obstacles(overview):
+        fix = "start ZooKeeper, or see the broker's log; stop no broker meanwhile, because no leader can be elected"
+        yield Finding(PROBLEM, "metadata", sentence, fix)
     partitions = overview.partitions
     problems = [
         _report(
