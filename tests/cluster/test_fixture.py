@@ -88,3 +88,27 @@ def test_time_passes_for_all_brokers_at_once(cluster: LocalCluster) -> None:
         broker.create_topic(f"afterwards-{broker.id}")
     with pytest.raises(ValueError, match="of one broker"):
         cluster.brokers[0].advance(hours=1)
+
+
+@pytest.mark.parametrize("process", [False, True])
+def test_at_the_end_no_broker_misses_another(
+    process: bool, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """pytest shows what is logged until the end of a test that failed."""
+    with ottla.testing.cluster(brokers=3, process=process) as local:
+        local.create_topic("orders", partitions=6)
+        caplog.clear()
+        capfd.readouterr()
+    logged = "\n".join([*(record.getMessage() for record in caplog.records), capfd.readouterr().err])
+    assert "gone" not in logged
+
+
+def test_pytest_shows_what_the_brokers_of_a_failed_test_do(cluster: LocalCluster) -> None:
+    first, second, third = cluster.brokers
+    second.pause()
+    third.kill()
+    assert repr(first) == f"<broker 1 at {first.bootstrap}, running>"
+    assert repr(cluster) == f"<cluster of {first!r}, {second!r}, {third!r}>"
+    assert (repr(second).split()[-1], repr(third).split()[-1]) == ("paused>", "down>")
+    with ottla.testing.broker() as alone:
+        assert repr(alone) == f"<broker at {alone.bootstrap}, running>"

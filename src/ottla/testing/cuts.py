@@ -7,6 +7,7 @@ loses and a sender repeats. A new connection needs both directions.
 import asyncio
 import threading
 from collections.abc import Callable
+from itertools import permutations
 from typing import Any, TypeVar
 
 from ottla.system.network import connect_to_socket
@@ -87,6 +88,10 @@ class BrokerNetwork:
 
     def cut(self, source: int, target: int) -> None:
         self._cuts.add((source, target))
+        self._adapt_all()
+
+    def cut_all(self) -> None:
+        self._cuts = set(permutations(self._ports.values(), 2))
         self._adapt_all()
 
     def heal(self) -> None:

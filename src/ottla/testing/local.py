@@ -67,6 +67,9 @@ class LocalBroker:
         if snapshot is not None:
             self._offset_ms = self._restore(snapshot if isinstance(snapshot, Snapshot) else Snapshot(snapshot))
 
+    def __repr__(self) -> str:
+        return f"<broker at {self.bootstrap}, {'running' if self.running else 'down'}>"
+
     # Addresses
 
     @property

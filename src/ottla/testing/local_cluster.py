@@ -56,6 +56,10 @@ class ClusterBroker(LocalBroker):
         self._network = network
         self._server = server
 
+    def __repr__(self) -> str:
+        state = "paused" if self.is_paused else "running" if self.running else "down"
+        return f"<broker {self.id} at {self.bootstrap}, {state}>"
+
     @property
     def store_name(self) -> str:
         """The name under which the store in memory knows this broker."""
@@ -73,6 +77,11 @@ class ClusterBroker(LocalBroker):
     def kill(self) -> None:
         super().kill()
         self.is_paused = False
+
+    def hold_process(self) -> None:
+        """Holds the process of the broker, if it has one, until it is killed."""
+        if isinstance(self._host, BrokerProcess):
+            self._host.pause()
 
     def advance(self, **time: float) -> None:
         """Not possible for one broker alone: sessions with the store would expire. Use `LocalCluster.advance`."""
@@ -170,6 +179,7 @@ class LocalCluster:
         process: bool = False,
         security: "TestSecurity | None" = None,
     ) -> None:
+        self.brokers: list[ClusterBroker] = []
         if not isinstance(brokers, int) or brokers < 1:
             raise ValueError(f"brokers: {brokers!r} is not a whole number of at least 1")
         text = {
@@ -192,6 +202,9 @@ class LocalCluster:
         self.brokers = [
             ClusterBroker(each + 1, given, self.store, self._network, self._server, security) for each in range(brokers)
         ]
+
+    def __repr__(self) -> str:
+        return f"<cluster of {', '.join(map(repr, self.brokers))}>"
 
     @property
     def bootstrap(self) -> str:
@@ -231,7 +244,10 @@ class LocalCluster:
         if self._is_closed:
             return
         self._is_closed = True
-        self._network.heal()
+        # No broker may warn that another one is gone: pytest would show it with the failure of the test.
+        self._network.cut_all()
+        for broker in self.brokers:
+            broker.hold_process()
         for broker in self.brokers:
             broker.close()
         if self._server is not None and self._directory is not None:
