@@ -65,6 +65,10 @@ def _move(
 ) -> list[str]:
     """Begin the moves, wait for them, and remove their limit. Returns what failed, in the order in which it did."""
     begun, failures = _begin(own, overview, plan, known, options.throttle)
+    is_limited = options.throttle is not None
+    if begun and not is_limited:
+        going_on = {where for where in begun if known[where].adding or known[where].removing}
+        is_limited = throttle.tell_earlier_limit(own, overview, going_on)
     if begun and options.no_wait:
         print(f"{counted(len(begun), 'partition')} moving; ottla cluster reassign --list shows how far they are")
     elif begun:
@@ -78,8 +82,8 @@ def _move(
         if unmoved:
             names = join_first([str(where) for where in unmoved])
             failures.append(f"{counted(len(unmoved), 'partition')} not moved: cancelled or changed meanwhile: {names}")
-    if options.throttle is not None:
-        failures += throttle.remove_finished_limits(own, overview, has_set_rates=True)
+    if is_limited and not options.no_wait:
+        failures += throttle.remove_finished_limits(own, overview, has_set_rates=options.throttle is not None)
     return failures
 
 

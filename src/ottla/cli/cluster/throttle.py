@@ -115,6 +115,18 @@ def remove_finished_limits(own: "Client", overview: Overview, *, has_set_rates: 
     return []
 
 
+def tell_earlier_limit(own: "Client", overview: Overview, going_on: Container[TopicPartition]) -> bool:
+    """Whether an earlier command has limited some of these moves, which go on with its limit: then it is said."""
+    limited = (
+        [where for where in sorted(list_limited_partitions(own, overview)) if where in going_on] if going_on else []
+    )
+    if limited:
+        names = join_first([str(where) for where in limited])
+        told = f"these moves go on with the limit of the rate that an earlier command has set: {names}"
+        print(f"{told}\n({_HOW_TO_REMOVE})", file=sys.stderr, flush=True)
+    return bool(limited)
+
+
 def list_limited_partitions(own: "Client", overview: Overview) -> set[TopicPartition]:
     """The partitions that `set_limits` has limited. `*`, which means all replicas, is set by people only."""
     topics = sorted({partition.where.topic for partition in overview.partitions})

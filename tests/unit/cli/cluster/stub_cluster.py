@@ -150,6 +150,7 @@ class StubCluster(Client):
                 elif where in self.stuck:
                     self.targets[where] = tuple(asked.replicas)
                 else:
+                    self.targets.pop(where, None)
                     self.replicas[where] = tuple(asked.replicas)
         return answer
 

@@ -128,6 +128,23 @@ def test_a_limit_that_an_interrupted_command_has_left_is_removed(cluster: StubCl
     assert cluster.find_limits() == {}
 
 
+def test_a_command_without_a_limit_names_that_of_an_interrupted_one_and_removes_it(
+    cluster: StubCluster, operator: Operator
+) -> None:
+    """Otherwise it would wait for hours and not say why, and the limit would stay for moves of next year."""
+    limit(cluster, PAYMENTS, 3)
+    moved, said = operator.reassign("--all-topics", "--to", "3")
+    assert moved == "3 partitions moved\n"
+    assert said == (
+        "these moves go on with the limit of the rate that an earlier command has set: payments-0\n"
+        "(ottla cluster reassign --unthrottle removes it)\n"
+    )
+    assert cluster.find_limits() == {}
+    limit(cluster, PAYMENTS, 1)
+    operator.reassign("-t", "payments", "--to", "1", "--no-wait")
+    assert cluster.find_limits(), "the moves have only begun"
+
+
 def test_bytes_that_a_broker_does_not_tell_are_not_shown_as_0(
     cluster: StubCluster, operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
