@@ -221,6 +221,8 @@ def assert_in_use(data: Path) -> None:
     [
         (["--set", "num.partitions"], "'num.partitions' is not key=value"),
         (["--set", "num.partitions=many"], "num.partitions"),
+        (["--set", "log.dirs=/shared"], "--set: log.dirs is what --data is for"),
+        (["--set", "zookeeper.connect=zk:2181"], "--set: zookeeper.connect is what --zookeeper is for"),
         (["--zookeeper", "127.0.0.1:port"], "zookeeper.connect"),
         (["--host", "0.0.0.0"], "--allow-anonymous-network"),
     ],

@@ -46,6 +46,10 @@ OWN_ZOOKEEPER = "localhost"
 """Placeholder while settings are checked: the ZooKeeper that this command starts has no address yet."""
 
 
+OPTIONS_INSTEAD = {"log.dirs": "--data", "log.dir": "--data", "zookeeper.connect": "--zookeeper"}
+"""Settings that this command gives its brokers itself, with the options that say what it gives them."""
+
+
 class BrokerChild:
     """A broker in a child process."""
 
@@ -130,6 +134,9 @@ def _check_settings(options: argparse.Namespace, data: Path) -> None:
     from ottla.cli.settings import broker_config
     from ottla.cli.up import add_arguments
 
+    for name in parse_pairs(options.settings, "--set"):
+        if name in OPTIONS_INSTEAD:
+            raise CommandError(f"--set: {name} is what {OPTIONS_INSTEAD[name]} is for", USAGE_ERROR)
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     _, *arguments = _build_command(options, data, options.zookeeper or OWN_ZOOKEEPER, 1)
