@@ -60,19 +60,22 @@ class Work:
 
     async def insist(self, action: Callable[[], Awaitable[Any]]) -> None:
         """Do what a client does, again if a shortage prevents it. It lasts for some seconds."""
-        began = asyncio.get_running_loop().time()
-        while True:
-            try:
-                await action()
-                return
-            except KafkaError as error:
-                expected = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-                assert error.code in (*expected, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), error
-            waited_s = asyncio.get_running_loop().time() - began
-            if waited_s > SHORTAGE_S:
-                self.disk.heal()
-            assert waited_s < PATIENCE_S
-            await asyncio.sleep(0.5)
+        healing = asyncio.get_running_loop().call_later(SHORTAGE_S, self.disk.heal)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while not await self._succeeds(action):
+                    await asyncio.sleep(0.5)
+        finally:
+            healing.cancel()
+
+    async def _succeeds(self, action: Callable[[], Awaitable[Any]]) -> bool:
+        try:
+            await action()
+        except KafkaError as error:
+            expected = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            assert error.code in (*expected, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), error
+            return False
+        return True
 
     async def wait_for(self, is_true: Callable[[], object], what: str) -> None:
         began = asyncio.get_running_loop().time()
