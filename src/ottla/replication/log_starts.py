@@ -51,8 +51,8 @@ class LogStarts:
         # As they are now: a partition may have moved here while the checkpoint of another directory was written.
         starts = {partition: partition.log.log_start_offset for partition in self._replicas.list_in(directory)}
         moving = {partition: partition.log.log_start_offset for partition in self._replicas.list_moving_to(directory)}
-        moved: Offsets = {partition.topic_partition: start for partition, start in (moving | starts).items() if start}
-        error = await self._checkpoints.write_log_starts(directory, moved)
+        offsets: Offsets = {partition.topic_partition: start for partition, start in (moving | starts).items()}
+        error = await self._checkpoints.write_log_starts(directory, offsets)
         # A disk without room for the checkpoint gets room from the segments: they are dropped all the same, the oldest
         # first, so that a crash leaves no gap.
         await self._drop_segments(starts, in_order=error is not None)

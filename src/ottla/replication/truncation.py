@@ -9,7 +9,8 @@ unflushed records before it would be taken for flushed, and their leader epochs 
 recovery points are written before anything is appended, also if a checkpoint is under way that has collected the
 recovery point from before the truncation. The same holds for a log start on disk that is after the new one: a crash
 would take the records before it for deleted ones. And it holds for the end of what is compacted: compaction would take
-the new records before it for compacted ones, and remove tombstones whose values are still there.
+the new records before it for compacted ones, and remove tombstones whose values are still there. A high watermark that
+is after the new one would make consumers read, after a crash, what is not committed.
 """
 
 import asyncio
@@ -145,24 +146,17 @@ class Truncations:
 
     def _finish_if_written(self, partition: Partition) -> None:
         """Finish the truncation, if no offset on disk can be after what it has made of the log."""
-        if partition.state is None or self._is_written(partition):
+        if partition.state is None or not self._checkpoints.are_ahead_of(partition):
             truncation = self._outdated.pop(partition)
             if partition.state is not None:
                 finish_truncation(partition.log, truncation)
             self._end(partition)
 
-    def _is_written(self, partition: Partition) -> bool:
-        log, checkpoints = partition.log, self._checkpoints
-        return (
-            checkpoints.highest_recovery_point(partition) <= log.end_offset
-            and checkpoints.highest_clean_end(partition) <= log.first_dirty_offset
-            and checkpoints.highest_log_start(partition) <= log.log_start_offset
-        )
-
     async def _write(self) -> None:
         try:
             while self._outdated:
                 await self._checkpoints.write_recovery_points()
+                await self._checkpoints.write_high_watermarks()
                 await self._checkpoints.write_clean_ends()
                 await self._log_starts.write_periodically()
                 for partition in list(self._outdated):

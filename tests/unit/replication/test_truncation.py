@@ -146,7 +146,7 @@ def test_a_checkpoint_under_way_does_not_outlast_a_truncation(fails: bool) -> No
         work.runs_at_once = True
         work.run()
         await follower.truncations.finish()
-        assert not partition.log.has_failed and checkpoints.highest_recovery_point(partition) == 2
+        assert not partition.log.has_failed and checkpoints.recovery_point_on_disk(partition) == 2
         follower.copy(25, NEW_EPOCH)
         assert follower.open_after_crash().epochs.entries == [(OLD_EPOCH, 0), (NEW_EPOCH, 2)]
 
@@ -188,6 +188,24 @@ def test_a_crash_after_a_log_has_started_anew_loses_no_record(fails: bool | None
         follower.copy(10, NEW_EPOCH)
         log = follower.open_after_crash()
         assert (log.log_start_offset, log.end_offset) == (5, 15)
+
+    simulate(scenario())
+
+
+def test_a_crash_after_a_truncation_shows_nothing_that_is_not_committed() -> None:
+    # After an unclean election records are gone that were below the high watermark. What comes in their place is not
+    # committed yet, and a broker that starts takes the high watermark from its disk.
+    async def scenario() -> None:
+        follower = Follower()
+        partition = follower.partition
+        follower.copy(20, OLD_EPOCH)
+        partition.follow_leader(20, 0)
+        await follower.checkpoints.write_high_watermarks()
+        assert follower.directory.high_watermarks[partition.topic_partition] == 20
+        follower.truncations.truncate(partition, 5)
+        await follower.truncations.finish()
+        follower.copy(20, NEW_EPOCH)
+        assert follower.directory.high_watermarks[partition.topic_partition] == 5
 
     simulate(scenario())
 
