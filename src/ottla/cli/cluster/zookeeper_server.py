@@ -109,7 +109,7 @@ class ZooKeeperServer:
         while not self.is_ready():
             if self._process is None or self.has_ended:
                 if not self._other_ports:
-                    raise CommandError(f"ZooKeeper ended while it was starting; see {self.log}")
+                    raise CommandError(f"ZooKeeper ended while it was starting: {self._explain_end()} ({self.log})")
                 self._other_ports -= 1
                 self.port = pick_port()
                 self.launch()
@@ -132,6 +132,11 @@ class ZooKeeperServer:
         except OSError:
             return False
         return b"Mode:" in answer
+
+    def _explain_end(self) -> str:
+        """The last line of the log that is no part of a stack trace."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        return next((line for line in reversed(lines) if line and not line[0].isspace()), "its log is empty")
 
     def stop(self) -> None:
         """Ask the server to end, and wait for it."""

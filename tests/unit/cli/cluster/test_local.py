@@ -74,3 +74,18 @@ def test_a_value_that_begins_with_a_hyphen_is_refused_by_its_name(
     printed = capsys.readouterr().err
     assert said in printed and printed.count("\n") == 1
     assert not data.exists()
+
+
+def test_a_zookeeper_that_ends_at_its_start_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "java"
+    java.write_text(
+        "#!/bin/sh\nprintf 'starting\\njava.io.IOException: No space left on device\\n\\tat Main.java\\n'\nexit 1\n"
+    )
+    java.chmod(0o755)
+    monkeypatch.setattr(zookeeper_server, "find_java", lambda: str(java))
+    monkeypatch.setattr(zookeeper_server, "find_classpath", lambda: "zookeeper.jar")
+    server = ZooKeeperServer(tmp_path / "data")
+    with pytest.raises(CommandError) as refusal:
+        server.start()
+    reason = "java.io.IOException: No space left on device"
+    assert str(refusal.value) == f"ZooKeeper ended while it was starting: {reason} ({server.log})"
