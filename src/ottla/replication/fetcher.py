@@ -58,6 +58,9 @@ _SESSION_ERRORS = (
     ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
 
+_PASSING = (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+"""Either the leader or the follower does not know of an election yet. There may be thousands of them at once."""
+
 
 class Fetcher:
     def __init__(
@@ -151,10 +154,13 @@ class Fetcher:
             self._session.changed[followed.key] = followed
             self._wake()
 
-    def _back_off(self, followed: Followed, reason: str) -> None:
-        first = not followed.backoff_s
-        followed.lengthen_backoff(self._settings().backoff_s)
-        log = logger.info if first else logger.debug
+    def _back_off(self, followed: Followed, reason: str, *, is_passing: bool = False) -> None:
+        """`is_passing`: the error ends by itself in a moment. The log tells of it only if it does not."""
+        backoff_s_max = self._settings().backoff_s
+        followed.lengthen_backoff(backoff_s_max)
+        is_news = not followed.is_told and (not is_passing or followed.backoff_s >= backoff_s_max)
+        followed.is_told |= is_news
+        log = logger.info if is_news else logger.debug
         log("%s: copying from broker %d pauses: %s", followed.partition, self.leader, reason)
         self._pause(followed)
         followed.timer = self._loop.call_later(followed.backoff_s, self._resume, followed)
@@ -294,7 +300,7 @@ class Fetcher:
                 case other:
                     self._obey(followed, other, now_ms)
                     return
-            followed.backoff_s = 0.0
+            followed.note_success()
             followed.leader_high_watermark = result.high_watermark
             partition.follow_leader(result.high_watermark, result.log_start_offset)
             if partition.log.log_start_offset != followed.asked.log_start_offset:
@@ -353,7 +359,7 @@ class Fetcher:
                 append_first = partial(self._append_first, followed, verdict, now_ms)
                 self._change_log(followed, lambda: truncations.start_anew(partition, offset, now_ms), append_first)
             case Retry(code, reason):
-                self._back_off(followed, f"{name_error(code)} {reason}".rstrip())
+                self._back_off(followed, f"{name_error(code)} {reason}".rstrip(), is_passing=code in _PASSING)
             case _:
                 raise AssertionError(f"{verdict} needs nothing to be done")
 

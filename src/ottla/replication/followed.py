@@ -18,6 +18,7 @@ class Followed:
         "backoff_s",
         "fetcher_number",
         "is_paused",
+        "is_told",
         "key",
         "leader",
         "leader_epoch",
@@ -41,6 +42,8 @@ class Followed:
         """Whether the partition is not asked for now."""
         self.backoff_s = 0.0
         """How long the partition waits, or waited last, after errors; 0 if its last answer was applied."""
+        self.is_told = False
+        """Whether the log of this broker tells why the partition waits."""
         self.timer: asyncio.TimerHandle | None = None
         """Ends the wait after an error."""
         self.leader_high_watermark = 0
@@ -59,6 +62,10 @@ class Followed:
             and is_throttled(listed, partition.index, broker_id)
             and (state is None or broker_id not in state.isr)
         )
+
+    def note_success(self) -> None:
+        """An answer was applied."""
+        self.backoff_s, self.is_told = 0.0, False
 
     def lengthen_backoff(self, backoff_s_max: float) -> None:
         """After an error: wait twice as long as after the last one."""

@@ -194,7 +194,9 @@ class Peers:
     def _report_gone(self, link: _Link) -> None:
         """Called for every refused attempt, so that a fencing that failed is tried again."""
         if not link.backoff_s:
-            logger.warning("the process of broker %d is gone: it refuses connections", link.broker_id)
+            broker = self._image().broker(link.broker_id)
+            log = logger.info if broker is None or broker.shutting_down or broker.fenced else logger.warning
+            log("the process of broker %d is gone: it refuses connections", link.broker_id)
         if self.on_gone is not None:
             self.on_gone(link.broker_id, link.broker_epoch)
 

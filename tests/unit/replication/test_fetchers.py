@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import logging
 from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
@@ -472,12 +473,16 @@ def test_resets_while_records_are_copied_lose_and_repeat_nothing() -> None:
         run(main(seed))
 
 
-def test_partitions_with_errors_back_off_and_others_go_on() -> None:
+def test_partitions_with_errors_back_off_and_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
+    # The log tells of an election that the leader does not know of yet only if that lasts.
     async def main() -> None:
         cluster = SmallCluster(1, 2, partitions=2)
         cluster.elect(1)
         cluster.elect(1, index=1, learners=(2,))  # the leader does not know yet that it leads
+        await asyncio.sleep(0.5)
+        assert "pauses" not in caplog.text
         await asyncio.sleep(5)
+        assert caplog.text.count("copying from broker 1 pauses: NOT_LEADER_OR_FOLLOWER") == 1
         assert cluster[2].fetchers.failed_count == 1
         cluster[1].produce(b"a")
         await cluster.wait_for_copies()
@@ -487,6 +492,7 @@ def test_partitions_with_errors_back_off_and_others_go_on() -> None:
         assert cluster[2].fetchers.failed_count == 0
         await cluster.close()
 
+    caplog.set_level(logging.INFO)
     run(main())
 
 

@@ -1,6 +1,7 @@
 """Connections to the other brokers: which are kept, how a lost one comes back, and when a process counts as gone."""
 
 import asyncio
+import logging
 from collections.abc import Coroutine
 from random import Random
 from typing import Any
@@ -27,6 +28,8 @@ class FakeBroker:
     def __init__(self, broker_id: int, epoch: int, host: str, port: int = 9092) -> None:
         self.id = broker_id
         self.epoch = epoch
+        self.fenced = False
+        self.shutting_down = False
         self.endpoints = (Endpoint("CLIENTS", "elsewhere", 1, "PLAINTEXT"), Endpoint(LISTENER, host, port, "PLAINTEXT"))
 
     def endpoint(self, name: str) -> Endpoint | None:
@@ -112,15 +115,21 @@ def test_unknown_brokers_and_missing_addresses_are_unavailable() -> None:
     run(main())
 
 
-def test_a_process_that_ends_is_gone_at_once() -> None:
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_process_that_ends_is_gone_at_once(stops: bool, caplog: pytest.LogCaptureFixture) -> None:
+    # It is a warning, unless the broker has announced that it stops.
     async def main() -> None:
         cluster = Cluster()
         cluster.start(2)
-        cluster.apply(b1=1, b2=5)
+        broker = FakeBroker(2, 5, "b2")
+        cluster.set_image(FakeImage(FakeBroker(1, 1, "b1"), broker))
         assert await cluster.ask(2) == 2
+        broker.shutting_down = stops
         cluster.network.crash("b2")
         await asyncio.sleep(0.02)
         assert cluster.gone == [(2, 5)]
+        warnings = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+        assert warnings == ([] if stops else ["the process of broker 2 is gone: it refuses connections"])
         await asyncio.sleep(2)  # it is reported again until the metadata says that it is gone
         assert len(cluster.gone) > 2 and set(cluster.gone) == {(2, 5)}
         cluster.apply(b1=1)
