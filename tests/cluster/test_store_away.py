@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, Producer
 
 import ottla.testing
 from ottla.cli import client, main, topic
+from ottla.cli.cluster import elections
 from ottla.cluster.producer_ids import BLOCK
 from ottla.errors import ErrorCode
 from ottla.testing import LocalCluster
@@ -141,6 +142,31 @@ def pass_on(producer: Producer, consumer: Consumer, value: bytes) -> None:
         if message is not None and message.error() is None and message.value() == value:
             return
     pytest.fail(f"{value!r} did not arrive")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ((), "REQUEST_TIMED_OUT; brokers 1, 2, 3: no connection to ZooKeeper, so the metadata cannot change"),
+        (("-t", "orders"), "the metadata could not be changed within .* s: the broker has no connection to ZooKeeper"),
+    ],
+    ids=("all", "some"),
+)
+def test_elect_says_why_no_leader_is_elected(
+    cluster: LocalCluster,
+    words: tuple[str, ...],
+    reason: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The broker's answer has room for a reason only beside partitions that were named.
+    cluster.create_topic("orders")
+    cluster.stop_store()
+    wait_until(lambda: all(broker.find_obstacle() is not None for broker in cluster.brokers))
+    monkeypatch.setattr(elections, "OPERATION_MS", TIMEOUT_MS)
+    monkeypatch.setattr(client, "REQUEST_S", PATIENCE_S)
+    assert main(["cluster", "elect", *words, "-b", cluster.bootstrap]) == 1
+    assert re.fullmatch(f"ottla: no leader was elected: {reason}\n", capsys.readouterr().err)
 
 
 def test_commands_tell_that_the_store_is_away(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> None:

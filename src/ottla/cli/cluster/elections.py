@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.client import OPERATION_MS, find_topic, open_own_client
 from ottla.cli.cluster.actions import Actions, add_action
-from ottla.cli.cluster.overview import explain_code, join_first, raise_for_error
+from ottla.cli.cluster.obstacles import explain_obstacles, mark_obstacles
+from ottla.cli.cluster.overview import explain_code, join_first, observe, raise_for_error
 from ottla.cli.command_error import USAGE_ERROR, CommandError
 from ottla.cli.numbers import parse_broker_id, parse_partition
 from ottla.cli.output import counted
@@ -14,7 +15,7 @@ from ottla.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.client.client import Client
-    from ottla.wire.messages.elect_leaders import ElectLeadersRequest, PartitionResult
+    from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult
 
 PREFERRED, UNCLEAN = 0, 1
 
@@ -66,7 +67,9 @@ def elect_leaders(own: "Client", request: "ElectLeadersRequest") -> "dict[TopicP
     elected: dict[TopicPartition, PartitionResult] = {}
     while True:
         answer = own.connect_any().ask(request)
-        raise_for_error(answer, f"{counted(len(elected), 'leader')} elected" if elected else "no leader was elected")
+        if answer.error_code:
+            done = f"{counted(len(elected), 'leader')} elected" if elected else "no leader was elected"
+            raise CommandError(f"{done}: {_explain_refusal(own, answer)}")
         results = {
             TopicPartition(topic.topic, each.partition_id): each
             for topic in answer.replica_election_results
@@ -77,6 +80,15 @@ def elect_leaders(own: "Client", request: "ElectLeadersRequest") -> "dict[TopicP
         left_out = any(each.error_code == ErrorCode.OPERATION_NOT_ATTEMPTED for each in results.values())
         if not (now and left_out):
             return results | elected
+
+
+def _explain_refusal(own: "Client", answer: "ElectLeadersResponse") -> str:
+    """Why a broker has elected nothing. It can say so only beside a partition that it was asked for."""
+    for topic in answer.replica_election_results:
+        for each in topic.partition_result:
+            if each.error_message:
+                return each.error_message
+    return "; ".join([explain_code(answer.error_code, None), *explain_obstacles(mark_obstacles(own, observe(own)))])
 
 
 def _unregister(options: argparse.Namespace) -> int:
