@@ -35,7 +35,9 @@ ZOOKEEPER_OPTIONS = (
 TICK_MS = 1000
 """ZooKeeper's unit of time. Sessions time out after 2 ticks at least."""
 
-START_S = 60.0
+START_S = 300.0
+"""A start may take a minute on a machine that stands still for a while. That a process has ended is noticed at once."""
+
 OTHER_PORTS = 2
 """How many more ports a new server tries: another program may take the first one while Java is starting."""
 STOP_S = 10.0
