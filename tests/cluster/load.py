@@ -99,7 +99,7 @@ class Worker(ABC):
 class ClientLog(logging.Handler):
     """The last that librdkafka has told of a client's state, such as a new epoch, to explain what the client did."""
 
-    LINES = 1000
+    LINES = 5000
 
     def __init__(self, contexts: str) -> None:
         super().__init__()
@@ -271,12 +271,12 @@ class Reader(Worker):
         self._read_committed = read_committed
         self._group = group
         self._bootstrap = bootstrap
-        self.client_log = ClientLog("cgrp")
+        self.client_log = ClientLog("cgrp" if group else "metadata,topic")
 
     def work(self) -> None:
         consumer = Consumer(
             QUIET
-            | (self.client_log.settings if self._group else {})
+            | self.client_log.settings
             | {
                 "bootstrap.servers": self._bootstrap,
                 "group.id": self._group or "unused",
@@ -436,6 +436,12 @@ class Load:
     @property
     def workers(self) -> list[Worker]:
         return [*self.producers, *self.transactors, *self.readers, *self.members, self.observer]
+
+    def list_told(self) -> list[str]:
+        """What librdkafka has told of the state of producers and readers."""
+        logs = [(each.name, each.client_log) for each in self.producers]
+        logs += [(each.name, each.client_log) for each in (*self.readers, *self.members)]
+        return [line for name, log in logs for line in (name, *log.lines)]
 
     def start(self) -> None:
         for worker in self.workers:

@@ -32,30 +32,30 @@ def play_round(nodes: OttlaNodes, name: str, random: Random) -> None:
     """Some faults under load, then peace, and the verdict."""
     load = Load(nodes.bootstrap, name, random)
     administrator = Administrator(nodes, load, name, Random(random.random()))
-    load.start()
-    administrator.start()
     faults = Faults(nodes, load, random)
-    load.await_progress()
-    for _ in range(FAULTS):
-        faults.strike()
+    problems: list[str] = []
+    try:
+        load.start()
+        administrator.start()
         load.await_progress()
-    administrator.settle()
-    load.finish()
-    workers = [*load.workers, administrator]
-    failures = {worker.name: worker.failures[:3] for worker in workers if worker.failures}
-    problems = [str(violation) for violation in check(load.history)]
-    print(f"{len(load.history.events)} events, {load.describe()}")
-    print(administrator.describe())
-    if problems or failures:
+        for _ in range(FAULTS):
+            faults.strike()
+            load.await_progress()
+        administrator.settle()
+        load.finish()
+        workers = [*load.workers, administrator]
+        failures = {worker.name: worker.failures[:3] for worker in workers if worker.failures}
+        problems += [str(violation) for violation in check(load.history)]
+        print(f"{len(load.history.events)} events, {load.describe()}")
+        print(administrator.describe())
+        assert not problems and not failures, (faults.told, problems[:10], failures)
+        administrator.check_replicas()
+    except BaseException:
         explanation = nodes.directory / f"problems-{name}.txt"
-        logs = [(each.name, each.client_log) for each in load.producers]
-        logs += [(each.name, each.client_log) for each in load.members]
-        clients = [line for client, log in logs for line in (client, *log.lines)]
         batches = administrator.describe_batches(load.ledger[0].topic) if problems else []
-        explanation.write_text("\n".join([*problems, *faults.told, *administrator.told, *clients, *batches]))
+        explanation.write_text("\n".join([*problems, *faults.told, *administrator.told, *load.list_told(), *batches]))
         print(f"what was found, done, and told by clients, and all batches: {explanation}")
-    assert not problems and not failures, (faults.told, problems[:10], failures)
-    administrator.check_replicas()
+        raise
     load.delete_topics(administrator.list_topics())
 
 
