@@ -9,6 +9,7 @@ import pytest
 import ottla.testing
 from ottla.testing import LocalCluster
 from ottla.testing.local_cluster import ClusterBroker, wait_until
+from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.cluster.test_fixture_failover import TOPIC, Writer, read_all
 from tests.raw_client import RawClient
@@ -48,7 +49,8 @@ def describe(broker: ClusterBroker) -> MetadataResponse:
 
 
 def find_alive(witness: ClusterBroker) -> list[int]:
-    return sorted(broker.node_id for broker in describe(witness).brokers)
+    with RawClient(witness.host, witness.port) as client:
+        return sorted(broker.broker_id for broker in client.request(DescribeClusterRequest(), 2).brokers)
 
 
 def is_complete(witness: ClusterBroker) -> bool:

@@ -33,6 +33,7 @@ from ottla.cluster.image import Image
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.offline import take_replicas_offline
 from ottla.cluster.producer_ids import ProducerIds
+from ottla.cluster.recently_fenced import RecentlyFenced
 from ottla.config import BrokerConfig, Listener
 from ottla.coordinators.assembly import Coordinators
 from ottla.errors import ErrorCode, KafkaError
@@ -277,12 +278,15 @@ class Broker:
         coordinators: Coordinators,
     ) -> Node:
         telemetry = None if self._monitoring is None else self._monitoring.telemetry
+        recently_fenced = RecentlyFenced(asyncio.get_running_loop().time)
+        metadata.on_change(lambda before, after, changes: recently_fenced.follow(before, after))
         return Node(
             broker_id=config.node_id,
             config=config,
             clock=self._clock,
             random=self._random,
             metadata=metadata,
+            recently_fenced=recently_fenced,
             auto_creation=AutoTopicCreation(
                 metadata,
                 self._random,

@@ -53,12 +53,13 @@ def _says_fenced(broker_id: int, led: Mapping[TopicIdPartition, int], answer: Me
     """Whether the answer is from newer metadata, in which this broker does not serve.
 
     A broker that has itself lost the store may answer from metadata in which this one has not yet registered. Newer
-    metadata has a higher leader epoch of a partition that this broker leads.
+    metadata has a higher leader epoch of a partition that this broker leads. The list of brokers shows for a while also
+    those that were fenced; their replicas are offline at once.
     """
-    if any(broker.node_id == broker_id for broker in answer.brokers):
-        return False
+    is_listed = any(broker.node_id == broker_id for broker in answer.brokers)
     return any(
         partition.leader_epoch > led.get((topic.topic_id, partition.partition_index), partition.leader_epoch)
+        and (not is_listed or broker_id in partition.offline_replicas)
         for topic in answer.topics
         for partition in topic.partitions
     )

@@ -74,6 +74,8 @@ class Lifecycle:
         self._out_of_cluster = asyncio.Event()
         """Set when this broker has to register again."""
         membership.on_expired = self.leave_cluster
+        self.on_left: Callable[[], None] = lambda: None
+        """Called when this broker learns that it was fenced, maybe before it has replayed that."""
 
     # At the start
 
@@ -157,6 +159,7 @@ class Lifecycle:
         if self.is_registered:
             self.is_registered = False
             self._replication.reconciliation.step_down()
+            self.on_left()
         self._out_of_cluster.set()
 
     def begin_stop(self) -> None:

@@ -223,6 +223,7 @@ class Member:
         self._node = node
         host_name = await self._environment.offload(find_host_name) if needs_host_name(node.config) else ""
         self._metadata.on_change(self._apply)
+        self._lifecycle.on_left = partial(node.recently_fenced.note, node.broker_id)
         self._controller = Controller(self._metadata, self._membership, self._settings, self._environment.random)
         await self._lifecycle.start(find_real_endpoints(node.config, ports, host_name))
 

@@ -10,6 +10,7 @@ from ottla.cluster.auto_creation import AutoTopicCreation
 from ottla.cluster.image import Image
 from ottla.cluster.metadata import Metadata
 from ottla.cluster.producer_ids import ProducerIds
+from ottla.cluster.recently_fenced import RecentlyFenced
 from ottla.cluster.withdrawal import withdraw
 from ottla.config import BrokerConfig
 from ottla.coordinators.groups.coordinator import GroupCoordinator
@@ -37,6 +38,7 @@ class Node:
     clock: Clock
     random: Random
     metadata: Metadata
+    recently_fenced: RecentlyFenced
     replication: Replication
     auto_creation: AutoTopicCreation
     replicas: Replicas

@@ -10,6 +10,7 @@ encoding.py        the form of changes in the log, canonical and limited in byte
 replay.py          the effect of each change on an image
 leadership.py      who may lead a partition: the election rules that replay follows
 withdrawal.py      the metadata that a broker shows while it is out of the cluster
+recently_fenced.py  brokers that were fenced a moment ago, which clients still see
 first_rules.py     the election rules of metadata that was written before there were clusters
 snapshots.py       an image as a list of changes, and its digest
 metadata_log.py    the interface of a metadata log

@@ -52,7 +52,7 @@ def handle(
 ) -> bytes | MetadataResponse | Coroutine[Any, Any, bytes | MetadataResponse]:
     topics = call.body.topics
     if topics is not None and len(topics) == 1:
-        known: bytes | None = node.image.derived.get(make_key(call, topics[0]))
+        known: bytes | None = node.image.derived.get(make_key(node, call, topics[0]))
         if known is not None and (node.authorizer is None or may_share(node, call, topics[0])):
             return known
     if topics is not None and len(topics) > 1:
@@ -102,7 +102,7 @@ def answer_one_topic(node: Node, call: Call[MetadataRequest], asked: MetadataReq
     if node.authorizer is not None and not may_share(node, call, asked):
         return build_response(node, call)
     pieces = EncodedPieces.of(image)
-    key = make_key(call, asked)
+    key = make_key(node, call, asked)
     known = pieces.get_answer(key, image, topic)
     if known is not None:
         image.derived[key] = known
@@ -125,7 +125,7 @@ def may_share(node: Node, call: Call[MetadataRequest], asked: MetadataRequestTop
     return name is not None and may(node, call, rights.DESCRIBE_TOPIC, name, silent=True)
 
 
-def make_key(call: Call[MetadataRequest], asked: MetadataRequestTopic) -> Hashable:
+def make_key(node: Node, call: Call[MetadataRequest], asked: MetadataRequestTopic) -> Hashable:
     """Requests for one topic that have the same key have the same answer."""
     client, request = call.client, call.body
     return (
@@ -136,6 +136,7 @@ def make_key(call: Call[MetadataRequest], asked: MetadataRequestTopic) -> Hashab
         client.local_address,
         request.include_topic_authorized_operations,
         request.include_cluster_authorized_operations,
+        node.recently_fenced.list_ids(),
     )
 
 
@@ -218,17 +219,21 @@ class EncodedPieces:
         self._keep(key, image, topic, piece, [piece])
         return piece
 
-    def brokers(self, image: Image, client: Client, version: int) -> list[MetadataResponseBroker]:
-        """The brokers that serve. If none does, all of them: a client has to ask one of them again.
+    def brokers(
+        self, image: Image, client: Client, version: int, recently_fenced: tuple[int, ...]
+    ) -> list[MetadataResponseBroker]:
+        """The brokers that serve, and those that did a moment ago. If none serves, all of them: a client has to ask one
+        of them again.
 
         librdkafka 2.16 drops each broker that an answer does not list. If it has lost all brokers once before, it does
         not begin with its bootstrap servers again after an empty list, and stands still for good. None serves when the
         sessions of all brokers have ended, until the first one has registered again.
         """
-        key = (version, client.listener, client.local_address)
+        key = (version, client.listener, client.local_address, recently_fenced)
         known: list[MetadataResponseBroker] | None = self._get(key, image, None)
         if known is None:
-            found = image.alive_brokers() or image.all_brokers()
+            everyone = image.all_brokers()
+            found = [each for each in everyone if not each.fenced or each.id in recently_fenced] or everyone
             listed = [describe_broker(each, client) for each in found if can_reach(each, client)]
             known = [write_structure(MetadataResponse, version, broker) for broker in listed]
             self._keep(key, image, None, known, known)
@@ -274,7 +279,7 @@ def build_response(node: Node, call: Call[MetadataRequest]) -> MetadataResponse:
     else:
         topics = [find(node, call, pieces, asked, unreachable) for asked in request.topics]
     response = MetadataResponse(
-        brokers=pieces.brokers(image, call.client, version),
+        brokers=pieces.brokers(image, call.client, version, node.recently_fenced.list_ids()),
         cluster_id=image.cluster_id,
         controller_id=node.broker_id,  # every broker takes the requests that Kafka's controller takes
         topics=topics,

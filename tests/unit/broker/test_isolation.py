@@ -36,10 +36,14 @@ class FakePeers:
         return self.answers[broker_id]
 
 
-def metadata(alive: Sequence[int], leader_epoch: int, topic_id: bytes = TOPIC_ID) -> MetadataResponse:
-    partition = MetadataResponsePartition(partition_index=0, leader_id=alive[-1], leader_epoch=leader_epoch)
+def metadata(
+    listed: Sequence[int], leader_epoch: int, topic_id: bytes = TOPIC_ID, offline: Sequence[int] = ()
+) -> MetadataResponse:
+    partition = MetadataResponsePartition(
+        partition_index=0, leader_id=listed[-1], leader_epoch=leader_epoch, offline_replicas=list(offline)
+    )
     return MetadataResponse(
-        brokers=[MetadataResponseBroker(node_id=each) for each in alive],
+        brokers=[MetadataResponseBroker(node_id=each) for each in listed],
         topics=[MetadataResponseTopic(topic_id=topic_id, partitions=[partition])],
     )
 
@@ -56,6 +60,11 @@ def test_newer_metadata_without_this_broker_says_that_it_was_fenced() -> None:
     assert ask({2: metadata([1, 2, 3], OWN_EPOCH), 3: metadata([2, 3], OWN_EPOCH + 1)}) == (True, [2, 3])
 
 
+def test_newer_metadata_in_which_its_replica_is_offline_says_so_too() -> None:
+    # The list of brokers shows those that were fenced a moment ago.
+    assert ask({3: metadata([1, 2, 3], OWN_EPOCH + 1, offline=[1])}) == (True, [2, 3])
+
+
 @pytest.mark.parametrize(
     ("answers", "why"),
     [
@@ -64,6 +73,8 @@ def test_newer_metadata_without_this_broker_says_that_it_was_fenced() -> None:
         ({2: metadata([2, 3], OWN_EPOCH)}, "from metadata before this broker registered, and without an election"),
         ({2: metadata([2, 3], OWN_EPOCH - 2)}, "from metadata that is older than this broker's"),
         ({2: metadata([1, 2, 3], OWN_EPOCH + 1)}, "the partition has moved, and this broker still serves"),
+        ({2: metadata([1, 2, 3], OWN_EPOCH + 1, offline=[2])}, "the replica of another broker is offline"),
+        ({2: metadata([1, 2, 3], OWN_EPOCH, offline=[1])}, "from metadata before this broker registered"),
         ({2: metadata([2, 3], OWN_EPOCH + 1, OTHER_ID)}, "another topic of the same name"),
     ],
 )

@@ -13,6 +13,7 @@ from ottla.cluster import changes
 from ottla.cluster.changes import NO_LEADER, Endpoint
 from ottla.cluster.entities import BrokerImage, PartitionImage, TopicImage
 from ottla.cluster.image import EMPTY, Image
+from ottla.cluster.recently_fenced import LISTED_S, RecentlyFenced
 from ottla.config import BrokerConfig
 from ottla.errors import ErrorCode
 from ottla.handlers import metadata
@@ -45,7 +46,7 @@ def test_a_cached_piece_has_the_bytes_of_the_encoded_topic(version: int) -> None
     assert EncodedPieces.of(image) is pieces
 
     def answer(topics: list[MetadataResponseTopic], brokers: bool) -> bytearray:
-        broker = pieces.brokers(image, CLIENT, version) if brokers else [metadata.describe_broker(BROKER, CLIENT)]
+        broker = pieces.brokers(image, CLIENT, version, ()) if brokers else [metadata.describe_broker(BROKER, CLIENT)]
         return schema.encode(MetadataResponse, version, MetadataResponse(brokers=broker, topics=topics))
 
     described = describe(image, topic, version)
@@ -75,12 +76,28 @@ def test_pieces_keep_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) 
     assert again == fourth and again is not fourth
 
 
+NOBODY = RecentlyFenced(lambda: 0.0)
+
+
+def node_of(image: Image, recently_fenced: RecentlyFenced = NOBODY) -> Node:
+    """A broker with this image that creates no topics."""
+    config = BrokerConfig.of({"auto.create.topics.enable": "false"})
+    parts = SimpleNamespace(
+        broker_id=1, image=image, config=config, catch_up=None, authorizer=None, recently_fenced=recently_fenced
+    )
+    return cast(Node, parts)
+
+
 def asked(
-    image: Image, name: str | None, version: int = 12, client: Client = CLIENT, **options: Any
+    image: Image,
+    name: str | None,
+    version: int = 12,
+    client: Client = CLIENT,
+    recently_fenced: RecentlyFenced = NOBODY,
+    **options: Any,
 ) -> bytes | MetadataResponse:
     """The answer about one topic, from a broker with this image that creates no topics."""
-    config = BrokerConfig.of({"auto.create.topics.enable": "false"})
-    node = cast(Node, SimpleNamespace(broker_id=1, image=image, config=config, catch_up=None, authorizer=None))
+    node = node_of(image, recently_fenced)
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], **options)
     return metadata.answer(node, Call(3, version, 1, None, request, client))
 
@@ -119,6 +136,25 @@ def test_pieces_outlive_a_change_of_another_topic() -> None:
     assert isinstance(asked(shrunk, "other"), MetadataResponse)
     joined = shrunk.replay(6, [changes.RegisterBroker(1, (b"1" * 16,), BROKER.endpoints)])
     assert isinstance(asked(joined, "orders"), MetadataResponse), "the list of brokers may differ"
+
+
+def test_a_broker_that_was_fenced_is_listed_for_a_while() -> None:
+    # It leads nothing from the first moment. Kept bytes are not given to clients when the time is over.
+    now = 0.0
+    recently_fenced = RecentlyFenced(lambda: now)
+    before, topic = image_of(LED)
+    before = named(replace(before, brokers=before.brokers.set(1, replace(BROKER, id=1))), topic)
+    after = replace(before, brokers=before.brokers.set(1, FENCED))
+    recently_fenced.follow(before, after)
+
+    def list_brokers() -> list[int]:
+        answer = asked(after, "orders", recently_fenced=recently_fenced)
+        encoded = answer if isinstance(answer, bytes) else encode_answer(answer)
+        return [broker.node_id for broker in schema.decode(MetadataResponse, 12, encoded).brokers]
+
+    assert list_brokers() == list_brokers() == [0, 1]
+    now = LISTED_S + 1
+    assert list_brokers() == list_brokers() == [0]
 
 
 def two_partitions(topic_id: bytes) -> tuple[changes.Change, ...]:
@@ -223,9 +259,7 @@ def list_answered(topics: list[MetadataRequestTopic], version: int) -> list[tupl
     """Name, id and error of each topic in the answer to a request for these."""
     image = named(*image_of(LED))
     image = replace(image, topic_names=image.topic_names.set(b"i" * 16, "orders"))
-    config = BrokerConfig.of({"auto.create.topics.enable": "false"})
-    node = cast(Node, SimpleNamespace(broker_id=1, image=image, config=config, catch_up=None, authorizer=None))
-    answer = metadata.handle(node, Call(3, version, 1, None, MetadataRequest(topics=topics), CLIENT))
+    answer = metadata.handle(node_of(image), Call(3, version, 1, None, MetadataRequest(topics=topics), CLIENT))
     encoded = answer if isinstance(answer, bytes) else schema.encode(MetadataResponse, version, cast(Any, answer))
     found = schema.decode(MetadataResponse, version, encoded).topics
     return [(topic.name, topic.topic_id, topic.error_code) for topic in found]
@@ -262,6 +296,7 @@ def created(names: list[str], version: int = 12, broker_allows: bool = True, **o
             broker_id=1,
             catch_up=None,
             authorizer=None,
+            recently_fenced=NOBODY,
             image=named(*image_of(LED)),
             config=BrokerConfig.of({"auto.create.topics.enable": str(broker_allows).lower()}),
             auto_creation=SimpleNamespace(request=requested.extend),
