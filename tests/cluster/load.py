@@ -97,21 +97,32 @@ class Worker(ABC):
 
 
 class ClientLog(logging.Handler):
-    """The last that librdkafka has told of a client's state, such as a new epoch, to explain what the client did."""
+    """The last that librdkafka has told of a client's state, such as a new epoch, to explain what the client did.
 
-    LINES = 5000
+    Each kind of line, such as TOPICUPD, is kept by itself: a client that fails again and again repeats a few kinds many
+    times a second, which would push out what had brought it there.
+    """
+
+    LINES = 1000
+    """Of each kind."""
 
     def __init__(self, contexts: str) -> None:
         super().__init__()
-        self.lines: deque[str] = deque(maxlen=self.LINES)
+        self._kinds: dict[str, deque[str]] = {}
         self.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         logger = logging.Logger("client", logging.DEBUG)
         logger.addHandler(self)
         self.settings = {"log_level": 7, "debug": contexts, "logger": logger}
         """Settings of a client whose log this is."""
 
+    @property
+    def lines(self) -> list[str]:
+        """What is kept, by time."""
+        return sorted(line for kind in list(self._kinds.values()) for line in list(kind))
+
     def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(self.format(record))
+        kind = record.getMessage().split(maxsplit=1)[0]
+        self._kinds.setdefault(kind, deque(maxlen=self.LINES)).append(self.format(record))
 
 
 class LedgerProducer(Worker):
