@@ -3,6 +3,9 @@
 Versions: 2 the client's current leader epoch; 3 replica id; 4 flexible.
 """
 
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
 from ottla.broker.call import Call
 from ottla.broker.node import Node
 from ottla.errors import ErrorCode, KafkaError
@@ -20,7 +23,32 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 REQUIRES = rights.parts(rights.CLUSTER_ACTION, rights.DESCRIBE_TOPIC)
 
 
-def handle(node: Node, call: Call[OffsetForLeaderEpochRequest]) -> OffsetForLeaderEpochResponse:
+def handle(
+    node: Node, call: Call[OffsetForLeaderEpochRequest]
+) -> OffsetForLeaderEpochResponse | Coroutine[Any, Any, OffsetForLeaderEpochResponse]:
+    if node.catch_up is not None and any(
+        is_newer(node, topic.topic, asked) for topic in call.body.topics for asked in topic.partitions
+    ):
+        return answer_after_catching_up(node, node.catch_up, call)
+    return answer(node, call)
+
+
+def is_newer(node: Node, topic: str, asked: OffsetForLeaderPartition) -> bool:
+    """Whether the client has records of an epoch that this broker has not heard of."""
+    state = node.image.partition(topic, asked.partition)
+    return state is not None and asked.leader_epoch > state.leader_epoch
+
+
+async def answer_after_catching_up(
+    node: Node, catch_up: Callable[[], Awaitable[None]], call: Call[OffsetForLeaderEpochRequest]
+) -> OffsetForLeaderEpochResponse:
+    """Look who leads now. A leader that was paused and deposed would tell the client that its records were truncated,
+    and the client would go on where auto.offset.reset says."""
+    await catch_up()
+    return answer(node, call)
+
+
+def answer(node: Node, call: Call[OffsetForLeaderEpochRequest]) -> OffsetForLeaderEpochResponse:
     is_broker = may(node, call, rights.CLUSTER_ACTION, silent=True)
     return OffsetForLeaderEpochResponse(
         topics=[
@@ -45,5 +73,7 @@ def find(node: Node, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOff
         partition.require_leader(asked.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(partition=asked.partition, error_code=error.code)
+    if is_newer(node, topic, asked) and not node.is_connected():
+        return EpochEndOffset(partition=asked.partition, error_code=ErrorCode.UNKNOWN_LEADER_EPOCH)
     epoch, end_offset = partition.epoch_end(asked.leader_epoch)
     return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
