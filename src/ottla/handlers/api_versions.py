@@ -32,12 +32,12 @@ def handle(node: Node, call: Call[ApiVersionsRequest | None]) -> ApiVersionsResp
     request = call.body
     if request is None:  # the client asked in an unsupported version
         return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=list_versions(node))
-    if call.version >= 3 and not (
-        SOFTWARE.fullmatch(request.client_software_name) and SOFTWARE.fullmatch(request.client_software_version)
-    ):
-        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     if call.version >= 3:
-        call.client.software = (request.client_software_name, request.client_software_version)
+        software = request.client_software_name, request.client_software_version
+        if software != call.client.software:  # a client may ask again
+            if not all(map(SOFTWARE.fullmatch, software)):
+                return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+            call.client.software = software
     derived = node.image.derived
     known: bytes | None = derived.get((ApiVersionsResponse, call.version))
     if known is None:  # every connection begins with this request, and all get the same answer
