@@ -25,7 +25,6 @@ import ottla
 from ottla.cli.cluster.zookeeper_server import ZooKeeperServer, build_ensemble, start_ensemble
 from ottla.cluster import znodes
 from ottla.errors import ErrorCode
-from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.cluster.links import HOST, Entrance, Links
@@ -240,7 +239,7 @@ class OttlaNodes:
 
     def find_alive(self) -> list[int]:
         for client in self.ask():
-            return sorted(broker.broker_id for broker in client.request(DescribeClusterRequest(), 2).brokers)
+            return sorted(broker.node_id for broker in client.request(MetadataRequest(topics=[]), 12).brokers)
         return []
 
     def find_partitions(self, topic: str) -> Partitions:

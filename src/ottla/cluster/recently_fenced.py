@@ -1,6 +1,7 @@
-"""Brokers that were fenced a moment ago. Clients still see them in the list of brokers, and no longer as leaders.
+"""Brokers that were fenced a moment ago. Clients that ask for the metadata of their topics still find them in the list
+of brokers, and no longer as leaders.
 
-In Apache Kafka a broker that dies stays in the list until its session ends, 9 or 18 seconds later. Here others lead
+In Apache Kafka a broker that dies stays in the list until its session ends, nine seconds later. Here others lead
 within milliseconds, and the list would change as fast. That is too fast for librdkafka, which gives up a broker at once
 that an answer does not list. If a partition is still with that broker while its position is being checked
 (OffsetForLeaderEpoch), two threads of librdkafka 2.16.0 wait for each other: one has the lock of the partition and
@@ -13,8 +14,8 @@ from collections.abc import Callable
 
 from ottla.cluster.image import Image
 
-LISTED_S = 15.0
-"""How long a fenced broker stays in the list."""
+LISTED_S = 9.0
+"""How long a fenced broker stays in the list: the default of broker.session.timeout.ms in Apache Kafka."""
 
 
 class RecentlyFenced:

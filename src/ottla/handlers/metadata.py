@@ -278,8 +278,10 @@ def build_response(node: Node, call: Call[MetadataRequest]) -> MetadataResponse:
         ]
     else:
         topics = [find(node, call, pieces, asked, unreachable) for asked in request.topics]
+    # Only for clients that use topics: an administrator who asks each broker next would wait for those that are gone.
+    recently_fenced = node.recently_fenced.list_ids() if request.topics else ()
     response = MetadataResponse(
-        brokers=pieces.brokers(image, call.client, version, node.recently_fenced.list_ids()),
+        brokers=pieces.brokers(image, call.client, version, recently_fenced),
         cluster_id=image.cluster_id,
         controller_id=node.broker_id,  # every broker takes the requests that Kafka's controller takes
         topics=topics,
