@@ -14,6 +14,7 @@ import traceback
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
+from ctypes import py_object, pythonapi
 from random import Random
 from typing import Any
 
@@ -41,6 +42,9 @@ from tests.simulation.history import (
 UNANSWERED_MAX = 200
 PAUSE_S = 0.005 if FULL else 0.04
 """Between records of a producer and between transactions: in the suite, enough for a few of them before each fault."""
+SILENT_S = 60.0
+SILENT_POLLS = 300
+"""A client is dead if its main thread has told nothing for so long, and over so many polls."""
 STEP_S = 30.0
 """How long a transactional call may take before the producer starts over."""
 QUIET: dict[str, Any] = {
@@ -114,6 +118,24 @@ class ClientLog(logging.Handler):
         logger.addHandler(self)
         self.settings = {"log_level": 7, "debug": contexts, "logger": logger}
         """Settings of a client whose log this is."""
+        self.begin()
+
+    def begin(self) -> None:
+        """A client is about to use this log."""
+        self._polls = 0
+        self._heard_at = time.monotonic()
+
+    def note_poll(self) -> None:
+        """The client was asked for what it has to tell."""
+        self._polls += 1
+
+    def is_dead(self) -> bool:
+        """Whether the client's main thread, which refreshes the metadata and sends heartbeats, is silent for good.
+
+        Two threads of librdkafka can wait for each other, whatever the brokers do (docs/cluster.md). A machine that
+        stood still for a minute is told by the number of polls.
+        """
+        return self._polls > SILENT_POLLS and time.monotonic() - self._heard_at > SILENT_S
 
     @property
     def lines(self) -> list[str]:
@@ -121,7 +143,10 @@ class ClientLog(logging.Handler):
         return sorted(line for kind in list(self._kinds.values()) for line in list(kind))
 
     def emit(self, record: logging.LogRecord) -> None:
-        kind = record.getMessage().split(maxsplit=1)[0]
+        message = record.getMessage()
+        if "[thrd:main]" in message:
+            self.begin()
+        kind = message.split(maxsplit=1)[0]
         self._kinds.setdefault(kind, deque(maxlen=self.LINES)).append(self.format(record))
 
 
@@ -277,6 +302,8 @@ class Reader(Worker):
     ) -> None:
         super().__init__(name)
         self.positions = dict.fromkeys(partitions, 0)
+        self.replaced = 0
+        """How many clients of librdkafka died."""
         self._partitions = partitions
         self._events = events
         self._read_committed = read_committed
@@ -285,6 +312,25 @@ class Reader(Worker):
         self.client_log = ClientLog("cgrp" if group else "metadata,topic")
 
     def work(self) -> None:
+        while not self.is_stopping:
+            consumer = self._open()
+            try:
+                is_dead = self._read(consumer)
+            except BaseException:
+                consumer.close()
+                raise
+            if is_dead:
+                self.replaced += 1
+                print(f"{self.name}: a client whose main thread is dead was replaced", flush=True)
+                self.abandon(consumer)
+            else:
+                consumer.close()
+
+    def abandon(self, consumer: Consumer) -> None:
+        """To close a dead client, or to free it, would take for ever."""
+        pythonapi.Py_IncRef(py_object(consumer))
+
+    def _open(self) -> Consumer:
         consumer = Consumer(
             QUIET
             | self.client_log.settings
@@ -303,16 +349,23 @@ class Reader(Worker):
                 "topic.metadata.refresh.interval.ms": 10_000,
             }
         )
-        try:
-            if self._group:
-                consumer.subscribe([self._partitions[0].topic], on_assign=self._on_assign)
-            else:
-                consumer.assign([Position(each.topic, each.partition, OFFSET_BEGINNING) for each in self._partitions])
-                self._events += [Assigned(self.name, each, 0) for each in self._partitions]
-            while not self.is_stopping:
-                self._record(consumer.consume(500, 0.1))
-        finally:
-            consumer.close()
+        if self._group:
+            consumer.subscribe([self._partitions[0].topic], on_assign=self._on_assign)
+        else:
+            begin = {each: self.positions[each] or OFFSET_BEGINNING for each in self._partitions}
+            consumer.assign([Position(each.topic, each.partition, offset) for each, offset in begin.items()])
+            self._events += [Assigned(self.name, each, self.positions[each]) for each in self._partitions]
+        return consumer
+
+    def _read(self, consumer: Consumer) -> bool:
+        """Read until `stop`, or until the client is dead. Returns whether it is."""
+        self.client_log.begin()
+        while not self.is_stopping:
+            self._record(consumer.consume(500, 0.1))
+            self.client_log.note_poll()
+            if self.client_log.is_dead():
+                return True
+        return False
 
     def await_records(self, more: int) -> None:
         """Wait until so many more records are read."""
@@ -499,7 +552,8 @@ class Load:
         acknowledged = {each.name: each.acknowledged for each in self.producers}
         committed = {each.name: (each.committed, each.restarts[-3:]) for each in self.transactors}
         failures = {each.name: each.failures[:3] for each in self.workers if each.failures}
-        return f"acknowledged {acknowledged}, committed {committed}, failures {failures}"
+        replaced = {each.name: each.replaced for each in (*self.readers, *self.members) if each.replaced}
+        return f"acknowledged {acknowledged}, committed {committed}, replaced {replaced}, failures {failures}"
 
     def _await_readers(self) -> None:
         ends = {partition: log[-1][0] + 1 if log else 0 for partition, log in self.history.final.items()}
