@@ -95,7 +95,7 @@ def test_an_unknown_api_or_version_closes_the_connection(
     assert client.request(ApiVersionsRequest(), 0).error_code == 0
 
 
-@pytest.mark.parametrize(("name", "version"), [("", "1"), ("a", ""), ("-a", "1"), ("a b", "1"), ("a", "1\n")])
+@pytest.mark.parametrize(("name", "version"), [("", ""), ("", "1"), ("a", ""), ("-a", "1"), ("a b", "1"), ("a", "1\n")])
 def test_an_invalid_name_of_client_software_is_refused(name: str, version: str, client: RawClient) -> None:
     # KIP-511: INVALID_REQUEST, and the connection stays.
     answer = client.request(ApiVersionsRequest(client_software_name=name, client_software_version=version), 3)

@@ -34,7 +34,7 @@ def handle(node: Node, call: Call[ApiVersionsRequest | None]) -> ApiVersionsResp
         return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=list_versions(node))
     if call.version >= 3:
         software = request.client_software_name, request.client_software_version
-        if software != call.client.software:  # a client may ask again
+        if software != call.client.software or "" in software:  # a client that asks again was checked before
             if not all(map(SOFTWARE.fullmatch, software)):
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
             call.client.software = software
