@@ -27,7 +27,9 @@ def handle(
     node: Node, call: Call[OffsetForLeaderEpochRequest]
 ) -> OffsetForLeaderEpochResponse | Coroutine[Any, Any, OffsetForLeaderEpochResponse]:
     if node.catch_up is not None and any(
-        is_newer(node, topic.topic, asked) for topic in call.body.topics for asked in topic.partitions
+        is_newer(node, topic.topic, asked) and may(node, call, rights.DESCRIBE_TOPIC, topic.topic, silent=True)
+        for topic in call.body.topics
+        for asked in topic.partitions
     ):
         return answer_after_catching_up(node, node.catch_up, call)
     return answer(node, call)
