@@ -1,6 +1,7 @@
 """Transactions over partitions of three brokers: atomic whoever is killed, and a fenced producer stays fenced."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -10,7 +11,13 @@ import ottla.testing
 from ottla.cluster.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.testing import LocalCluster
 from ottla.testing.local_cluster import ClusterBroker, wait_until
+from ottla.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from ottla.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from tests.cluster.coordination import (
     choose_name,
     find_coordinator,
@@ -269,3 +276,54 @@ def test_a_copy_is_exact_while_brokers_are_killed(cluster: LocalCluster) -> None
     ]
     with open_client(cluster) as client:
         assert read_committed(client, "copies", PARTITIONS) == expected
+
+
+def lead_orders(cluster: LocalCluster, leader: ClusterBroker) -> None:
+    """Have a broker lead the partition 0 of `orders`, as its preferred leader."""
+    replicas = [leader.id, *(broker.id for broker in cluster.brokers if broker is not leader)]
+    moved = ReassignableTopic(name="orders", partitions=[ReassignablePartition(partition_index=0, replicas=replicas)])
+    with RawClient(leader.host, leader.port, timeout_s=PATIENCE_S) as client:
+        client.request(AlterPartitionReassignmentsRequest(timeout_ms=PATIENCE_MS, topics=[moved]), 0)
+        elected = TopicPartitions(topic="orders", partitions=[0])
+        request = ElectLeadersRequest(election_type=0, topic_partitions=[elected], timeout_ms=PATIENCE_MS)
+
+        def is_elected() -> bool:
+            client.request(request, 2)
+            return find_leader(cluster, "orders", 0) is leader
+
+        wait_until(is_elected)
+
+
+def test_a_marker_that_arrives_late_ends_no_later_transaction() -> None:
+    """The connection to a leader holds a marker up. The coordinator has it written by the next leader, and the producer
+    goes on. When the first leader leads again, with the next transaction open, the connection delivers."""
+    settings: dict[str, Any] = {
+        "min_insync_replicas": 2,
+        "transaction_state_log_min_isr": 2,
+        "replica_lag_time_max_ms": 1000,
+    }
+    with ottla.testing.cluster(brokers=3, **settings) as cluster:
+        cluster.create_topic("orders")
+        coordinator, leader, other = cluster.brokers
+        name = choose_name(cluster, "transaction", coordinator)
+        wait_until_in_sync(cluster, "orders", TRANSACTION_STATE)
+        lead_orders(cluster, leader)
+        producer = make_producer(cluster, name)
+
+        def write(value: bytes) -> None:
+            producer.begin_transaction()
+            producer.produce("orders", value, partition=0)
+            assert producer.flush(STEP_S) == 0
+
+        write(b"first")
+        producer.commit_transaction(STEP_S)  # the coordinator has a connection for markers to the leader now
+        write(b"aborted")
+        cluster.cut(coordinator, leader)
+        producer.abort_transaction(STEP_S)
+        lead_orders(cluster, other)
+        write(b"second")
+        lead_orders(cluster, leader)
+        producer.commit_transaction(STEP_S)
+        cluster.heal()
+        with open_client(cluster) as client:
+            assert read_committed(client, "orders", 1) == [[b"first", b"second"]]

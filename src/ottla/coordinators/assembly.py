@@ -58,7 +58,9 @@ class Coordinators:
         if peers is not None:
             from ottla.coordinators.transactions import remote_peers
 
-            self._remote_markers = remote_peers.ClusterMarkers(broker_id, self.markers, peers, config)
+            self._remote_markers = remote_peers.ClusterMarkers(
+                broker_id, self.markers, peers, config, lambda: metadata.image
+            )
         errands = TransactionErrands(
             self._remote_markers or self.markers, producer_ids, lambda: metadata.image, self.meters.transactions
         )

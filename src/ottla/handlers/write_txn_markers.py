@@ -3,6 +3,9 @@
 Versions: 1 flexible; 2 the transaction version of the producer (KIP-1228).
 All markers of a request are appended before anything is waited for, so that the partitions are replicated at the same
 time. `handle` returns a future if there is something to wait for: the coordinator's next request is handled meanwhile.
+
+A coordinator of another broker says for which leader epoch a marker is meant, and numbers its requests
+(`ottla.wire.extended`): a request that was held up on its way must not end a later transaction.
 """
 
 import asyncio
@@ -14,12 +17,11 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.transactions import TransactionMarker
 from ottla.security import rights
 from ottla.topic_partition import TopicPartition
+from ottla.wire.extended.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
 from ottla.wire.messages.write_txn_markers import (
-    WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
-    WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
 
@@ -39,8 +41,11 @@ Unreplicated = list[tuple[WritableTxnMarkerPartitionResult, asyncio.Future[None]
 def handle(
     node: Node, call: Call[WriteTxnMarkersRequest]
 ) -> WriteTxnMarkersResponse | asyncio.Future[WriteTxnMarkersResponse]:
+    request = call.body
+    if request.number >= 0 and not node.markers.admit_request(request.sender, request.sender_epoch, request.number):
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "a newer request of this coordinator has come before")
     unreplicated: Unreplicated = []
-    response = WriteTxnMarkersResponse(markers=[write(node, marker, unreplicated) for marker in call.body.markers])
+    response = WriteTxnMarkersResponse(markers=[write(node, marker, unreplicated) for marker in request.markers])
     if not unreplicated:
         return response
     return wait_for_replicas(response, unreplicated, node.config.request_timeout_ms / 1000)
@@ -58,11 +63,12 @@ def write(node: Node, asked: WritableTxnMarker, unreplicated: Unreplicated) -> W
     topics = []
     for topic in asked.topics:
         partitions = []
-        for index in topic.partition_indexes:
+        leader_epochs = topic.leader_epochs or [-1] * len(topic.partition_indexes)
+        for index, leader_epoch in zip(topic.partition_indexes, leader_epochs, strict=False):
             result = WritableTxnMarkerPartitionResult(partition_index=index)
             partitions.append(result)
             try:
-                replicated = node.markers.append(TopicPartition(topic.name, index), marker)
+                replicated = node.markers.append(TopicPartition(topic.name, index), marker, leader_epoch)
             except KafkaError as error:
                 result.error_code = translate_error(error)
             else:

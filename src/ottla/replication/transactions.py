@@ -36,13 +36,15 @@ def last_marker(partition: Partition, producer_id: int) -> int:
     return -1 if producer is None else producer.marker_offset
 
 
-def append_marker(partition: Partition, marker: TransactionMarker, now_ms: int) -> asyncio.Future[None] | None:
+def append_marker(
+    partition: Partition, marker: TransactionMarker, now_ms: int, leader_epoch: int = -1
+) -> asyncio.Future[None] | None:
     """End the producer's transaction in this partition.
 
     Returns a future that is done when the marker is replicated; None if it is already. KafkaError if this broker does
-    not lead, the producer or the coordinator is at a newer epoch, or the disk fails.
+    not lead, or not in `leader_epoch`, the producer or the coordinator is at a newer epoch, or the disk fails.
     """
-    partition.require_leader()
+    partition.require_leader(leader_epoch)
     if marker.version >= RAISED_EPOCH_FROM:
         partition.log.producers.check_next_epoch(marker.producer_id, marker.epoch)
     data = batch.encode_control(marker.producer_id, marker.epoch, marker.committed, marker.coordinator_epoch, now_ms)

@@ -1,6 +1,7 @@
 """Kafka's protocol: messages to bytes and back.
 
 messages/       generated: one module of message classes per API
+extended/       requests between brokers with fields that Kafka's do not have
 message.py      the base class of messages, and the description of a field
 schema.py       readers and writers for every message class and version, compiled on first use
 readers.py      the compiler of readers

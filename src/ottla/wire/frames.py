@@ -42,6 +42,10 @@ _INT32 = Struct(">i")
 _TAGGED_HEADER = Struct(">ix")
 
 
+EXTENDED = frozenset({"write_txn_markers"})
+"""APIs whose requests have fields of our own between brokers (`ottla.wire.extended`)."""
+
+
 class Api:
     """One API. Its message classes are imported when they are first used."""
 
@@ -58,14 +62,14 @@ class Api:
 
     @cached_property
     def request(self) -> type[Message]:
-        return self._message("Request")
+        return self._message("Request", "extended" if self.folder in EXTENDED else "messages")
 
     @cached_property
     def response(self) -> type[Message]:
-        return self._message("Response")
+        return self._message("Response", "messages")
 
-    def _message(self, kind: str) -> type[Message]:
-        found: type[Message] = getattr(import_module(f"ottla.wire.messages.{self.folder}"), self.name + kind)
+    def _message(self, kind: str, package: str) -> type[Message]:
+        found: type[Message] = getattr(import_module(f"ottla.wire.{package}.{self.folder}"), self.name + kind)
         return found
 
 

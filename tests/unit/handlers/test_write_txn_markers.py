@@ -4,17 +4,16 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+from ottla.broker.broker import Broker
 from ottla.errors import ErrorCode, KafkaError
 from ottla.handlers import write_txn_markers
 from ottla.replication.transactions import TransactionMarker
 from ottla.topic_partition import TopicPartition
-from ottla.wire.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
+from ottla.wire.extended.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from ottla.wire.messages.write_txn_markers import WriteTxnMarkersResponse
+from tests.simulation.loop import simulate
 from tests.unit.handlers.one_broker import call
+from tests.unit.handlers.three_brokers import OTHERS, TOPIC, move_leader, shared, start
 
 
 class Markers:
@@ -24,7 +23,10 @@ class Markers:
         self.appended: list[tuple[TopicPartition, TransactionMarker]] = []
         self.replicated: dict[TopicPartition, asyncio.Future[None]] = {}
 
-    def append(self, partition: TopicPartition, marker: TransactionMarker) -> asyncio.Future[None] | None:
+    def append(
+        self, partition: TopicPartition, marker: TransactionMarker, leader_epoch: int
+    ) -> asyncio.Future[None] | None:
+        assert leader_epoch == -1, "an administrator knows of none"
         if partition.topic == "gone":
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         self.appended.append((partition, marker))
@@ -96,3 +98,57 @@ def test_a_marker_that_is_not_replicated_in_time_is_told_apart() -> None:
         await asyncio.sleep(0)
 
     asyncio.run(main())
+
+
+SENDER_EPOCH = 50
+
+
+def ask_as_coordinator(
+    broker: Broker, number: int, leader_epoch: int, *, sender: int = OTHERS[0], sender_epoch: int = SENDER_EPOCH
+) -> int:
+    """The error code for a marker in the partition of the broker. It has other replicas, which do not run."""
+    topic = WritableTxnMarkerTopic(name=TOPIC, partition_indexes=[0], leader_epochs=[leader_epoch])
+    marker = WritableTxnMarker(producer_id=7, producer_epoch=1, topics=[topic], coordinator_epoch=5)
+    request = WriteTxnMarkersRequest(markers=[marker], sender=sender, sender_epoch=sender_epoch, number=number)
+    try:
+        response = write_txn_markers.handle(broker.node, call(request))
+    except KafkaError as error:
+        return error.code
+    if isinstance(response, asyncio.Future):  # it is appended, and waits for the other replicas
+        response.cancel()
+        return ErrorCode.NONE
+    return codes(response)[TOPIC, 0]
+
+
+def test_a_marker_for_an_earlier_leadership_is_refused() -> None:
+    # The leadership has moved away and back. The coordinator has written the marker at the leader between.
+    async def scenario() -> None:
+        broker = await start()
+        await move_leader(broker, OTHERS[1])
+        assert ask_as_coordinator(broker, 1, leader_epoch=0) == ErrorCode.FENCED_LEADER_EPOCH
+        await move_leader(broker, broker.node.broker_id)
+        end = shared(broker).log.end_offset
+        assert ask_as_coordinator(broker, 2, leader_epoch=0) == ErrorCode.FENCED_LEADER_EPOCH
+        assert ask_as_coordinator(broker, 3, leader_epoch=3) == ErrorCode.UNKNOWN_LEADER_EPOCH
+        assert shared(broker).log.end_offset == end
+        assert ask_as_coordinator(broker, 4, leader_epoch=2) == ErrorCode.NONE
+        assert shared(broker).log.end_offset == end + 1
+        broker.abort()
+
+    simulate(scenario())
+
+
+def test_a_request_that_comes_after_a_later_one_is_refused() -> None:
+    # It was on a connection that is lost, and the coordinator has written its markers over the next connection.
+    async def scenario() -> None:
+        broker = await start()
+        assert ask_as_coordinator(broker, 5, leader_epoch=0) == ErrorCode.NONE
+        assert ask_as_coordinator(broker, 4, leader_epoch=0) == ErrorCode.REQUEST_TIMED_OUT
+        assert ask_as_coordinator(broker, 5, leader_epoch=0) == ErrorCode.REQUEST_TIMED_OUT
+        assert ask_as_coordinator(broker, 1, leader_epoch=0, sender=OTHERS[1]) == ErrorCode.NONE
+        assert ask_as_coordinator(broker, 0, leader_epoch=0, sender_epoch=SENDER_EPOCH + 1) == ErrorCode.NONE
+        assert ask_as_coordinator(broker, 6, leader_epoch=0) == ErrorCode.REQUEST_TIMED_OUT, "before it registered anew"
+        assert shared(broker).log.end_offset == 3
+        broker.abort()
+
+    simulate(scenario())

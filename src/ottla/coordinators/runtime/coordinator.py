@@ -246,13 +246,15 @@ class Coordinator(Generic[M]):
             if shard.is_loaded:
                 self._turn_alone(operation, shard, decide)
 
-    def end_transaction(self, partition: int, marker: TransactionMarker) -> asyncio.Future[None] | None:
+    def end_transaction(
+        self, partition: int, marker: TransactionMarker, leader_epoch: int = -1
+    ) -> asyncio.Future[None] | None:
         """Append a marker to a partition of this topic and end the transaction in its machine, in one step.
 
         Returns, and raises, what `append_marker` does.
         """
         shard = self._require_active(partition)
-        replicated = append_marker(shard.partition, marker, self._clock.now_ms())
+        replicated = append_marker(shard.partition, marker, self._clock.now_ms(), leader_epoch)
         shard.machine.end_transaction(ProducerIdentity(marker.producer_id, marker.epoch), marker.committed)
         shard.end = shard.partition.log.end_offset
         self._set_timer(shard)

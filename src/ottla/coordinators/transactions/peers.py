@@ -54,6 +54,15 @@ class LocalMarkers:
         self._replicas = replicas
         self._groups = groups
         self._clock = clock
+        self._newest: dict[int, tuple[int, int]] = {}
+        """For each coordinator's broker: its broker epoch, and the number of its newest request."""
+
+    def admit_request(self, sender: int, sender_epoch: int, number: int) -> bool:
+        """Whether a request of another broker is newer than all that came from it before."""
+        if self._newest.get(sender, (-1, -1)) >= (sender_epoch, number):
+            return False
+        self._newest[sender] = sender_epoch, number
+        return True
 
     def write_markers(
         self, broker_id: int, marker: TransactionMarker, partitions: Sequence[TopicPartition]
@@ -70,14 +79,16 @@ class LocalMarkers:
                 results[partition] = error
         return results
 
-    def append(self, partition: TopicPartition, marker: TransactionMarker) -> asyncio.Future[None] | None:
+    def append(
+        self, partition: TopicPartition, marker: TransactionMarker, leader_epoch: int = -1
+    ) -> asyncio.Future[None] | None:
         """Append the marker to one partition of this broker. Returns, and raises, what `append_marker` does.
 
         In a partition of committed offsets the marker also decides about the offsets of the transaction.
         """
         if partition.topic == CONSUMER_OFFSETS:
-            return self._groups.end_transaction(partition.partition, marker)
-        return append_marker(self._replicas.get(*partition), marker, self._clock.now_ms())
+            return self._groups.end_transaction(partition.partition, marker, leader_epoch)
+        return append_marker(self._replicas.get(*partition), marker, self._clock.now_ms(), leader_epoch)
 
 
 def retrieve_exception(replicated: asyncio.Future[None]) -> None:

@@ -5,13 +5,15 @@ waits for the same broker goes into one request, and few requests to a broker ar
 more markers or transactions a request carries.
 
 A broker that cannot be reached, or whose answer does not come in time, is an error that the caller retries. The caller
-looks at the metadata again then, because the leader may be another broker by now.
+looks at the metadata again then, because the leader may be another broker by now. The request may still arrive there
+much later, when the transaction is over: requests with markers say what they are for (`ottla.wire.extended`).
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.cluster.image import Image
@@ -22,6 +24,7 @@ from ottla.coordinators.transactions.transaction import group_by_topic
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.transactions import TransactionMarker
 from ottla.topic_partition import TopicPartition
+from ottla.wire.extended.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from ottla.wire.message import Message
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -29,12 +32,7 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from ottla.wire.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
+from ottla.wire.messages.write_txn_markers import WriteTxnMarkersResponse
 from ottla.wire.peer import PeerConnection, PeerUnavailable
 
 W = TypeVar("W")
@@ -187,17 +185,28 @@ class WaitingMarker(NamedTuple):
 
     marker: TransactionMarker
     partition: TopicPartition
+    leader_epoch: int
+    """In which the broker leads the partition, as far as this broker knows."""
     written: asyncio.Future[None]
 
 
 class ClusterMarkers:
     """Writes markers into partitions of any broker."""
 
-    def __init__(self, broker_id: int, local: LocalMarkers, peers: Peers, config: Callable[[], BrokerConfig]) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        local: LocalMarkers,
+        peers: Peers,
+        config: Callable[[], BrokerConfig],
+        image: Callable[[], Image],
+    ) -> None:
         self._broker_id = broker_id
         self._local = local
         self._connections = OwnConnections(peers)
         self._config = config
+        self._image = image
+        self._numbers = count()
         self._queues = BrokerQueues(_choose_markers, self._send, _fail_marker)
 
     def write_markers(
@@ -207,8 +216,11 @@ class ClusterMarkers:
             return self._local.write_markers(broker_id, marker, partitions)
         if broker_id < 0:
             return dict.fromkeys(partitions, KafkaError(ErrorCode.LEADER_NOT_AVAILABLE))
-        loop = asyncio.get_running_loop()
-        waiting = [WaitingMarker(marker, partition, loop.create_future()) for partition in partitions]
+        loop, image = asyncio.get_running_loop(), self._image()
+        waiting = [
+            WaitingMarker(marker, partition, _find_leader_epoch(image, partition), loop.create_future())
+            for partition in partitions
+        ]
         for each in waiting:
             each.written.add_done_callback(retrieve_exception)
         self._queues.add(broker_id, waiting)
@@ -229,10 +241,16 @@ class ClusterMarkers:
 
     async def _send(self, broker_id: int, work: list[WaitingMarker]) -> None:
         by_marker: dict[TransactionMarker, dict[TopicPartition, list[asyncio.Future[None]]]] = {}
-        for marker, partition, written in work:
+        leader_epochs: dict[TopicPartition, int] = {}
+        for marker, partition, leader_epoch, written in work:
             by_marker.setdefault(marker, {}).setdefault(partition, []).append(written)
+            leader_epochs[partition] = leader_epoch  # the newest, in which the others are not wanted any more
+        this_broker = self._image().broker(self._broker_id)
         request = WriteTxnMarkersRequest(
-            markers=[_to_message(marker, partitions) for marker, partitions in by_marker.items()]
+            markers=[_to_message(marker, partitions, leader_epochs) for marker, partitions in by_marker.items()],
+            sender=self._broker_id,
+            sender_epoch=-1 if this_broker is None else this_broker.epoch,
+            number=next(self._numbers),
         )
         response: WriteTxnMarkersResponse = await self._connections.request(
             broker_id, request, timeout_s=timeout_s(self._config())
@@ -263,13 +281,24 @@ def _settle(written: asyncio.Future[None], code: int) -> None:
         written.set_result(None)
 
 
-def _to_message(marker: TransactionMarker, partitions: Iterable[TopicPartition]) -> WritableTxnMarker:
+def _find_leader_epoch(image: Image, partition: TopicPartition) -> int:
+    state = image.partition(*partition)
+    return -1 if state is None else state.leader_epoch
+
+
+def _to_message(
+    marker: TransactionMarker, partitions: Iterable[TopicPartition], leader_epochs: Mapping[TopicPartition, int]
+) -> WritableTxnMarker:
     return WritableTxnMarker(
         producer_id=marker.producer_id,
         producer_epoch=marker.epoch,
         transaction_result=marker.committed,
         topics=[
-            WritableTxnMarkerTopic(name=topic, partition_indexes=indexes)
+            WritableTxnMarkerTopic(
+                name=topic,
+                partition_indexes=indexes,
+                leader_epochs=[leader_epochs[TopicPartition(topic, index)] for index in indexes],
+            )
             for topic, indexes in group_by_topic(partitions).items()
         ],
         coordinator_epoch=marker.coordinator_epoch,

@@ -13,6 +13,7 @@ from ottla.coordinators.transactions.remote_peers import IN_FLIGHT_MAX, MARKERS_
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.transactions import TransactionMarker
 from ottla.topic_partition import TopicPartition
+from ottla.wire.extended.write_txn_markers import WriteTxnMarkersRequest
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -24,13 +25,13 @@ from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
-    WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
 from ottla.wire.peer import PeerUnavailable
 
 CONFIG = BrokerConfig.of({})
 ME, OTHER = 1, 2
+EPOCH = 77
 A, B, C = (TopicPartition("t", index) for index in range(3))
 
 
@@ -129,7 +130,8 @@ def play_markers(script: Callable[[ClusterMarkers, Connections, Local], Awaitabl
     async def main() -> None:
         local: Any = Local()
         connections = Connections()
-        await script(ClusterMarkers(ME, local, connections, lambda: CONFIG), connections, local)
+        markers = ClusterMarkers(ME, local, connections, lambda: CONFIG, lambda: image_led_by(OTHER))
+        await script(markers, connections, local)
 
     asyncio.run(main())
 
@@ -254,11 +256,27 @@ def test_a_coordinator_that_gave_up_has_nothing_sent() -> None:
 
 
 def image_led_by(leader: int, *, fenced: bool = False) -> Any:
-    """What is read of an image: all partitions have this leader, and no broker or every broker is fenced."""
+    """What is read of an image: all partitions have this leader, in leader epochs that tell them apart, and no broker
+    or every broker is fenced."""
     return SimpleNamespace(
-        partition=lambda topic, index: SimpleNamespace(leader=leader),
-        broker=lambda broker_id: SimpleNamespace(id=broker_id, fenced=fenced),
+        partition=lambda topic, index: SimpleNamespace(leader=leader, leader_epoch=10 + index),
+        broker=lambda broker_id: SimpleNamespace(id=broker_id, fenced=fenced, epoch=EPOCH),
     )
+
+
+def test_requests_say_for_which_leadership_they_are_and_in_which_order_they_were_sent() -> None:
+    async def script(markers: ClusterMarkers, connections: Connections, local: Local) -> None:
+        markers.write_markers(OTHER, marker_of(7), [C, A])
+        await settle()
+        markers.write_markers(OTHER, marker_of(8), [B])
+        await settle()
+        first, second = (request for _, request, _ in connections.requests)
+        (topic,) = first.markers[0].topics
+        assert dict(zip(topic.partition_indexes, topic.leader_epochs, strict=True)) == {0: 10, 2: 12}
+        assert (first.sender, first.sender_epoch) == (second.sender, second.sender_epoch) == (ME, EPOCH)
+        assert 0 <= first.number < second.number
+
+    play_markers(script)
 
 
 def test_a_broker_that_leads_no_more_is_not_waited_for() -> None:
