@@ -319,12 +319,17 @@ class Reader(Worker):
             except BaseException:
                 consumer.close()
                 raise
-            if is_dead:
+            if is_dead or not self._close(consumer):
                 self.replaced += 1
                 print(f"{self.name}: a client whose main thread is dead was replaced", flush=True)
                 self.abandon(consumer)
-            else:
-                consumer.close()
+
+    def _close(self, consumer: Consumer) -> bool:
+        """Close a client. Returns whether it could be closed: it may have died just now."""
+        closing = threading.Thread(target=consumer.close, daemon=True)
+        closing.start()
+        closing.join(SILENT_S)
+        return not closing.is_alive()
 
     def abandon(self, consumer: Consumer) -> None:
         """To close a dead client, or to free it, would take for ever."""

@@ -91,6 +91,7 @@ def test_clients_learn_of_brokers_to_ask_although_none_serves() -> None:
         for machine in trial.followers:
             trial.store.cut(machine.name)
         await trial.wait_until(lambda: not any(map(trial.is_unfenced, trial.followers)))
+        await asyncio.sleep(LISTED_S)
         trial.store.expire(trial.leader.name)
         listed: list[list[int]] = []
         while listed[-2:] != [[1, 2, 3], [trial.leader_id]]:  # until it has registered again

@@ -278,7 +278,7 @@ class Broker:
         coordinators: Coordinators,
     ) -> Node:
         telemetry = None if self._monitoring is None else self._monitoring.telemetry
-        recently_fenced = RecentlyFenced(asyncio.get_running_loop().time)
+        recently_fenced = RecentlyFenced(asyncio.get_running_loop().time, metadata.image)
         metadata.on_change(lambda before, after, changes: recently_fenced.follow(before, after))
         return Node(
             broker_id=config.node_id,

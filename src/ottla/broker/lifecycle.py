@@ -75,7 +75,7 @@ class Lifecycle:
         """Set when this broker has to register again."""
         membership.on_expired = self.leave_cluster
         self.on_left: Callable[[], None] = lambda: None
-        """Called when this broker learns that it was fenced, maybe before it has replayed that."""
+        """Called when this broker learns that it is out of the cluster, maybe before it has replayed that."""
 
     # At the start
 

@@ -5,9 +5,9 @@ In Apache Kafka a broker that dies stays in the list until its session ends, nin
 within milliseconds, and the list would change as fast. That is too fast for librdkafka, which gives up a broker at once
 that an answer does not list. If a partition is still with that broker while its position is being checked
 (OffsetForLeaderEpoch), two threads of librdkafka 2.16.0 wait for each other: one has the lock of the partition and
-wants that of the client, the other has them the other way round. The consumer reads nothing any more, without an error.
-An answer may also come from a broker that does not know yet that others are back. After a few seconds no partition is
-left with the broker, and most brokers that restart are back by then.
+wants that of the client, the other has them the other way round (its issue 5476). The consumer reads nothing any more,
+without an error. An answer may also come from a broker that does not know yet that others are back. After a few seconds
+no partition is left with the broker, and most brokers that restart are back by then.
 """
 
 from collections.abc import Callable
@@ -19,10 +19,11 @@ LISTED_S = 9.0
 
 
 class RecentlyFenced:
-    def __init__(self, now: Callable[[], float]) -> None:
-        """`now` is a monotonic clock, in seconds."""
+    def __init__(self, now: Callable[[], float], image: Image) -> None:
+        """`now` is a monotonic clock, in seconds. Nobody knows since when those are fenced that are so in `image`, the
+        metadata at the start of this broker, which may be one of them."""
         self._now = now
-        self._fenced_at: dict[int, float] = {}
+        self._fenced_at = {broker.id: now() for broker in image.brokers.values() if broker.fenced}
 
     def note(self, broker_id: int) -> None:
         self._fenced_at[broker_id] = self._now()

@@ -232,8 +232,9 @@ class EncodedPieces:
         key = (version, client.listener, client.local_address, recently_fenced)
         known: list[MetadataResponseBroker] | None = self._get(key, image, None)
         if known is None:
-            everyone = image.all_brokers()
-            found = [each for each in everyone if not each.fenced or each.id in recently_fenced] or everyone
+            found = image.all_brokers()
+            if image.alive_brokers():
+                found = [each for each in found if not each.fenced or each.id in recently_fenced]
             listed = [describe_broker(each, client) for each in found if can_reach(each, client)]
             known = [write_structure(MetadataResponse, version, broker) for broker in listed]
             self._keep(key, image, None, known, known)
@@ -278,7 +279,8 @@ def build_response(node: Node, call: Call[MetadataRequest]) -> MetadataResponse:
         ]
     else:
         topics = [find(node, call, pieces, asked, unreachable) for asked in request.topics]
-    # Only for clients that use topics: an administrator who asks each broker next would wait for those that are gone.
+    # Only if topics are named. Whoever asks for all or none may be an administrator, who asks each broker next, and
+    # would wait for those that are gone.
     recently_fenced = node.recently_fenced.list_ids() if request.topics else ()
     response = MetadataResponse(
         brokers=pieces.brokers(image, call.client, version, recently_fenced),

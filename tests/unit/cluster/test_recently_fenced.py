@@ -15,7 +15,7 @@ class Cluster:
     def __init__(self) -> None:
         self.now = 1000.0
         self.image: Image = EMPTY
-        self.recently_fenced = RecentlyFenced(lambda: self.now)
+        self.recently_fenced = RecentlyFenced(lambda: self.now, EMPTY)
 
     def change(self, *changes: Change) -> tuple[int, ...]:
         before, self.image = self.image, self.image.replay(self.image.version + 1, changes)
@@ -87,3 +87,13 @@ def test_other_changes_count_for_nothing() -> None:
     assert cluster.recently_fenced.list_ids() == (1, 2)
     cluster.now += LISTED_S / 2
     assert cluster.recently_fenced.list_ids() == (1,), "the second change did not begin its time anew"
+
+
+def test_a_broker_that_starts_takes_all_that_are_fenced_for_recently_fenced() -> None:
+    # Its clients would drop brokers that those of other brokers still have in their lists, and this broker itself.
+    cluster = run_three()
+    cluster.fence(2)
+    started = RecentlyFenced(lambda: cluster.now, cluster.image)
+    assert started.list_ids() == (2,)
+    cluster.now += LISTED_S
+    assert started.list_ids() == ()

@@ -76,7 +76,7 @@ def test_pieces_keep_a_bounded_number_of_bytes(monkeypatch: pytest.MonkeyPatch) 
     assert again == fourth and again is not fourth
 
 
-NOBODY = RecentlyFenced(lambda: 0.0)
+NOBODY = RecentlyFenced(lambda: 0.0, EMPTY)
 
 
 def node_of(image: Image, recently_fenced: RecentlyFenced = NOBODY) -> Node:
@@ -140,7 +140,7 @@ def test_pieces_outlive_a_change_of_another_topic() -> None:
 def test_a_broker_that_was_fenced_is_listed_for_a_while() -> None:
     # It leads nothing from the first moment. Kept bytes are not given to clients when the time is over.
     now = 0.0
-    recently_fenced = RecentlyFenced(lambda: now)
+    recently_fenced = RecentlyFenced(lambda: now, EMPTY)
     before, topic = image_of(LED)
     before = named(replace(before, brokers=before.brokers.set(1, replace(BROKER, id=1))), topic)
     after = replace(before, brokers=before.brokers.set(1, FENCED))
@@ -157,6 +157,20 @@ def test_a_broker_that_was_fenced_is_listed_for_a_while() -> None:
     assert list_brokers() == list_brokers(of_all_topics=True) == [0], "whoever asks each broker asks none that is gone"
     now = LISTED_S + 1
     assert list_brokers("orders") == list_brokers("orders") == list_brokers("orders", "missing") == [0]
+
+
+def test_all_brokers_are_listed_while_none_serves() -> None:
+    # Also if one of them has served until a moment ago: it may be gone, and another one about to serve.
+    recently_fenced = RecentlyFenced(lambda: 0.0, EMPTY)
+    before, topic = image_of(LED)
+    before = named(replace(before, brokers=before.brokers.set(1, FENCED)), topic)
+    after = replace(before, brokers=before.brokers.set(0, replace(BROKER, fenced=True)))
+    recently_fenced.follow(before, after)
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
+    answer = metadata.answer(node_of(after, recently_fenced), Call(3, 12, 1, None, request, CLIENT))
+    assert isinstance(answer, MetadataResponse)
+    decoded = schema.decode(MetadataResponse, 12, encode_answer(answer))
+    assert [broker.node_id for broker in decoded.brokers] == [0, 1]
 
 
 def two_partitions(topic_id: bytes) -> tuple[changes.Change, ...]:
