@@ -226,10 +226,11 @@ class Administrator(Worker):
         """The batches of a topic's leaders in a line each, to explain what the checker has found."""
         return [
             f"{where} {header.base_offset}-{header.last_offset} leader epoch {header.leader_epoch} "
-            f"producer {header.producer_id}:{header.producer_epoch} sequence {header.base_sequence}"
+            f"producer {header.producer_id}:{header.producer_epoch} {describe_content(header, data)}"
             for where, broker, log in self.requests.read_replicas(topic)
             if broker == self._nodes.find_partitions(topic)[where.partition][0]
-            for header in map(batch.read_header, log.batches.values())
+            for data in log.batches.values()
+            for header in [batch.read_header(data)]
         ]
 
     def _try_to_remove_limits(self) -> bool:
@@ -277,3 +278,11 @@ class Administrator(Worker):
             return f"{self.told[-10:]}, {self.failures[:5]}, {self._settings}, {self._nodes.read_logs()}"
 
         wait_for(is_so, what, describe)
+
+
+def describe_content(header: batch.BatchHeader, data: bytes) -> str:
+    """What tells a batch from others of its producer: the sequence number, or which marker it is, and whose."""
+    if not header.is_control:
+        return f"sequence {header.base_sequence}"
+    marker = batch.control_type(data)
+    return f"{'commit' if marker.type == batch.COMMIT else 'abort'} of coordinator epoch {marker.coordinator_epoch}"

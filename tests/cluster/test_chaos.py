@@ -52,7 +52,8 @@ def play_round(nodes: OttlaNodes, name: str, random: Random) -> None:
         administrator.check_replicas()
     except BaseException:
         explanation = nodes.directory / f"problems-{name}.txt"
-        batches = administrator.describe_batches(load.ledger[0].topic) if problems else []
+        topics = [load.ledger[0].topic, load.transfers[0].topic] if problems else []
+        batches = [line for topic in topics for line in administrator.describe_batches(topic)]
         explanation.write_text("\n".join([*problems, *faults.told, *administrator.told, *load.list_told(), *batches]))
         print(f"what was found, done, and told by clients, and all batches: {explanation}")
         raise
