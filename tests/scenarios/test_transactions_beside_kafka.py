@@ -37,7 +37,7 @@ def both(both_clients: Clients) -> Clients:
     """Both brokers, each with a topic of two partitions."""
     for client in both_clients:
         create_topic(client, "t", partitions=2)
-        await_leader(client)
+        await_leaders(client)
     return both_clients
 
 
@@ -47,8 +47,10 @@ def await_success(ask: Callable[[], int]) -> None:
         assert time.monotonic() < deadline, ErrorCode(code).name
 
 
-def await_leader(client: RawClient) -> None:
-    await_success(lambda: client.fetch("t", 1, 0).error_code)
+def await_leaders(client: RawClient) -> None:
+    """Apache Kafka answers NOT_LEADER_OR_FOLLOWER for a while after it has created a topic."""
+    for partition in (0, 1):
+        await_success(lambda partition=partition: client.fetch("t", partition, 0).error_code)  # type: ignore[misc]
 
 
 class Steps:
