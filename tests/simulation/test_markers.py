@@ -1,20 +1,28 @@
 """Markers and admissions on a simulated broker: retried until they are written, and stopped by a newer coordinator."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping
 from errno import ENOSPC
 from random import Random
 from typing import Any
 
+import pytest
+
+from ottla.broker.call import Call, Client
 from ottla.broker.node import Node
 from ottla.coordinators.machine import Outcome, ProducerIdentity
 from ottla.coordinators.transactions.admission import TransactionAdmission, TransactionVerification
 from ottla.coordinators.transactions.machine import AbortWithFreshId, TransactionMachine, WriteMarkers
 from ottla.errors import ErrorCode, KafkaError
+from ottla.handlers import produce
 from ottla.records import batch
 from ottla.replication.partition import Partition
 from ottla.replication.transactions import TransactionMarker, append_marker, is_open
 from ottla.topic_partition import TopicPartition
+from ottla.wire.messages.end_txn import EndTxnRequest
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.produce import PartitionData, ProduceRequest, TopicData
 from tests.simulation import admin
 from tests.simulation.loop import simulate
 from tests.simulation.world import Machine, World
@@ -24,11 +32,13 @@ NOW = 1_000
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def play(script: Callable[[Machine, Node], Awaitable[None]], *topics: str) -> None:
+def play(
+    script: Callable[[Machine, Node], Awaitable[None]], *topics: str, settings: Mapping[str, str] | None = None
+) -> None:
     async def main() -> None:
         world = World(seed=1)
         try:
-            machine = world.add_machine("broker-1", {"node.id": "1"})
+            machine = world.add_machine("broker-1", {"node.id": "1", **(settings or {})})
             assert await machine.start()
             for topic in topics or ("t",):
                 await admin.create_topic(machine, topic, 2, {}, Random(1))
@@ -272,3 +282,102 @@ def test_a_partition_of_the_open_transaction_is_not_verified_again() -> None:
         )
 
     play(script)
+
+
+def transactional_produce(name: str, producer: ProducerIdentity, **sequences: int) -> Call[Any]:
+    """A request of protocol version 1 with a batch for each of these partitions (`p0`, `p1`) of topic t."""
+    batches = {
+        int(partition[1:]): batch.encode(
+            [(None, b"x%d" % sequence, (), NOW)],
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        for partition, sequence in sequences.items()
+    }
+    partitions = [PartitionData(index, memoryview(bytearray(data))) for index, data in batches.items()]
+    request = ProduceRequest(name, -1, 1000, [TopicData("t", partitions=partitions)])
+    return Call(0, 11, 1, None, request, Client(1, "PLAINTEXT", ("127.0.0.1", 1), ("127.0.0.1", 2)))
+
+
+async def send(node: Node, call: Call[Any]) -> list[int]:
+    answer: Any = produce.handle(node, call)
+    while asyncio.isfuture(answer) or asyncio.iscoroutine(answer):
+        answer = await answer
+    return [each.error_code for topic in answer.topics for each in topic.partitions]
+
+
+async def begin(node: Node, name: str) -> ProducerIdentity:
+    request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
+    response = await node.transactions.init_producer_id(request)
+    return ProducerIdentity(response.producer_id, response.producer_epoch)
+
+
+async def end(node: Node, name: str, producer: ProducerIdentity, *, committed: bool) -> None:
+    request = EndTxnRequest(
+        transactional_id=name, producer_id=producer.id, producer_epoch=producer.epoch, committed=committed
+    )
+    await node.transactions.end(request, version=0)
+
+
+@pytest.mark.parametrize("delayed", ["question", "answer"])
+def test_a_batch_is_not_appended_behind_the_marker_of_its_transaction(delayed: str) -> None:
+    # The request has a partition in which the transaction is open, and one that the coordinator is asked about. While
+    # the question is on its way the transaction is aborted. The next one would commit what is appended now.
+    async def script(machine: Machine, node: Node) -> None:
+        producer = await begin(node, "x")
+        await node.transactions.add_partitions("x", producer, [T0, T1], version=0)
+        assert await send(node, transactional_produce("x", producer, p0=0)) == [ErrorCode.NONE]
+        peers: Any = node.admission._peers
+        ask, may_go_on = peers.find_missing_partitions, asyncio.Event()
+
+        async def ask_slowly(*arguments: Any) -> Any:
+            if delayed == "answer":
+                found = await ask(*arguments)
+                await may_go_on.wait()
+                return found
+            await may_go_on.wait()
+            return await ask(*arguments)
+
+        peers.find_missing_partitions = ask_slowly
+        late = asyncio.ensure_future(send(node, transactional_produce("x", producer, p0=1, p1=0)))
+        await asyncio.sleep(1)
+        await end(node, "x", producer, committed=False)
+        await asyncio.sleep(1)
+        partition = node.replicas.get("t", 0)
+        log_end = partition.log.end_offset
+        may_go_on.set()
+        assert await late == [ErrorCode.TRANSACTION_ABORTABLE] * 2
+        assert partition.log.end_offset == log_end and not is_open(partition, *producer)
+
+    play(script)
+
+
+def test_a_coordinator_that_is_loaded_again_has_one_errand_for_each_transaction() -> None:
+    # One turn asks for the markers of two transactions. Those of the first are written at once, and their end cannot be
+    # stored: the coordinator is loaded again. An errand left over would write another marker into a later transaction.
+    async def script(machine: Machine, node: Node) -> None:
+        producers = {name: await begin(node, name) for name in "ab"}
+        for name, where in (("a", T0), ("b", T1)):
+            await node.transactions.add_partitions(name, producers[name], [where], version=0)
+            produced = transactional_produce(name, producers[name], **{f"p{where.partition}": 0})
+            assert await send(node, produced) == [ErrorCode.NONE]
+        for log in ("t-0", "t-1"):
+            machine.disk.fail("append", ENOSPC, f"*{log}*.log", times=None)
+        for name, producer in producers.items():
+            await end(node, name, producer, committed=False)
+        await asyncio.sleep(0.5)
+        machine.disk.heal()  # there is room for the markers of a, and not for the coordinator's log
+        for log in ("t-1", "__transaction_state-0"):
+            machine.disk.fail("append", ENOSPC, f"*{log}*.log", times=None)
+        with contextlib.suppress(KafkaError):
+            await begin(node, "c")  # cannot be stored: the coordinator is loaded again
+        await asyncio.sleep(0.35)
+        machine.disk.heal()
+        machine.disk.fail("append", ENOSPC, "*t-1*.log", times=None)
+        await asyncio.sleep(10)
+        errands = [task for task in asyncio.all_tasks() if "_write_and_complete" in repr(task.get_coro())]
+        assert len(errands) == 1
+
+    play(script, settings={"transaction.state.log.num.partitions": "1"})

@@ -469,6 +469,8 @@ class Coordinator(Generic[M]):
         return data
 
     def _start_errand(self, shard: Shard[M], errand: Any) -> None:
+        if shard.is_dropped:  # by the end of an errand of the same turn: when the shard is loaded again, it asks anew
+            return
         name = type(errand).__name__
         try:
             performed = self.perform(errand, shard.epoch)

@@ -77,17 +77,34 @@ class TransactionAdmission:
         partitions: Sequence[Partition],
         verification: TransactionVerification,
     ) -> Mapping[Partition, KafkaError]:
-        """Find out which partitions must not be appended to, and why. To be called right before the append."""
-        unknown = [each for each in partitions if not is_open(each, producer.id, producer.epoch)]
-        if not unknown:
-            return {}
+        """Find out which partitions must not be appended to, and why. To be called right before the append.
+
+        If the transaction ends in one of them while the coordinator is asked about others, all are looked at again.
+        """
+        while True:
+            unknown = [each for each in partitions if not is_open(each, producer.id, producer.epoch)]
+            if not unknown:
+                return {}
+            before = [last_marker(each, producer.id) for each in partitions]
+            refused = await self._ask(transactional_id, producer, unknown, verification)
+            if before == [last_marker(each, producer.id) for each in partitions]:
+                return refused
+
+    async def _ask(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partitions: list[Partition],
+        verification: TransactionVerification,
+    ) -> Mapping[Partition, KafkaError]:
+        """Ask the coordinator about partitions in which no transaction is open. Returns those that it refuses."""
         try:
             if verification is TransactionVerification.ADD_PARTITION:
-                await self._add(transactional_id, producer, unknown)
+                await self._add(transactional_id, producer, partitions)
                 return {}
-            missing = await self._find_missing(transactional_id, producer, unknown)
+            missing = await self._find_missing(transactional_id, producer, partitions)
         except KafkaError as error:
-            return dict.fromkeys(unknown, translate_error(error, verification))
+            return dict.fromkeys(partitions, translate_error(error, verification))
         refusal = KafkaError(ErrorCode.TRANSACTION_ABORTABLE, "the partition is not part of the transaction")
         return dict.fromkeys(missing, translate_error(refusal, verification))
 
@@ -105,15 +122,11 @@ class TransactionAdmission:
     async def _find_missing(
         self, transactional_id: str, producer: ProducerIdentity, partitions: list[Partition]
     ) -> list[Partition]:
-        """Ask the coordinator which partitions are not in the transaction. Ask again if the transaction ended
-        meanwhile."""
+        """Ask the coordinator which partitions are not in the transaction."""
         names = [_to_topic_partition(each) for each in partitions]
-        while True:
-            before = [last_marker(each, producer.id) for each in partitions]
-            broker = await self._transactions.find_broker(transactional_id)
-            missing = await self._peers.find_missing_partitions(broker.id, transactional_id, producer, names)
-            if before == [last_marker(each, producer.id) for each in partitions]:
-                return [each for each, name in zip(partitions, names, strict=True) if name in missing]
+        broker = await self._transactions.find_broker(transactional_id)
+        missing = await self._peers.find_missing_partitions(broker.id, transactional_id, producer, names)
+        return [each for each, name in zip(partitions, names, strict=True) if name in missing]
 
 
 def _to_topic_partition(partition: Partition) -> TopicPartition:
