@@ -4,7 +4,7 @@ Versions: 1 flexible; 2 the transaction version of the producer (KIP-1228).
 All markers of a request are appended before anything is waited for, so that the partitions are replicated at the same
 time. `handle` returns a future if there is something to wait for: the coordinator's next request is handled meanwhile.
 
-A coordinator of another broker says for which leader epoch a marker is meant, and numbers its requests
+A coordinator of another broker says for which topic and leader epoch a marker is meant, and numbers its requests
 (`ottla.wire.extended`): a request that was held up on its way must not end a later transaction.
 """
 
@@ -13,11 +13,13 @@ from functools import partial
 
 from ottla.broker.call import Call
 from ottla.broker.node import Node
+from ottla.cluster.image import Image
 from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.transactions import TransactionMarker
 from ottla.security import rights
 from ottla.topic_partition import TopicPartition
-from ottla.wire.extended.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
+from ottla.wire.extended.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from ottla.wire.message import ZERO_UUID
 from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -68,6 +70,7 @@ def write(node: Node, asked: WritableTxnMarker, unreplicated: Unreplicated) -> W
             result = WritableTxnMarkerPartitionResult(partition_index=index)
             partitions.append(result)
             try:
+                require_topic(node.image, topic)
                 replicated = node.markers.append(TopicPartition(topic.name, index), marker, leader_epoch)
             except KafkaError as error:
                 result.error_code = translate_error(error)
@@ -76,6 +79,14 @@ def write(node: Node, asked: WritableTxnMarker, unreplicated: Unreplicated) -> W
                     unreplicated.append((result, replicated))
         topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
     return WritableTxnMarkerResult(producer_id=asked.producer_id, topics=topics)
+
+
+def require_topic(image: Image, asked: WritableTxnMarkerTopic) -> None:
+    """KafkaError if the topic is not the one that the coordinator means, but a new one with its name."""
+    if asked.topic_id != ZERO_UUID:
+        topic = image.topic(asked.name)
+        if topic is None or topic.id != asked.topic_id:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 def wait_for_replicas(

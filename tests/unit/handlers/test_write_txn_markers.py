@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.broker.broker import Broker
+from ottla.cluster.image import EMPTY
 from ottla.errors import ErrorCode, KafkaError
 from ottla.handlers import write_txn_markers
 from ottla.replication.transactions import TransactionMarker
@@ -13,7 +14,7 @@ from ottla.wire.extended.write_txn_markers import WritableTxnMarker, WritableTxn
 from ottla.wire.messages.write_txn_markers import WriteTxnMarkersResponse
 from tests.simulation.loop import simulate
 from tests.unit.handlers.one_broker import call
-from tests.unit.handlers.three_brokers import OTHERS, TOPIC, move_leader, shared, start
+from tests.unit.handlers.three_brokers import OTHERS, TOPIC, TOPIC_ID, move_leader, shared, start
 
 
 class Markers:
@@ -36,7 +37,7 @@ class Markers:
 
 
 def make_node(timeout_ms: int = 30_000) -> Any:
-    return SimpleNamespace(markers=Markers(), config=SimpleNamespace(request_timeout_ms=timeout_ms))
+    return SimpleNamespace(markers=Markers(), image=EMPTY, config=SimpleNamespace(request_timeout_ms=timeout_ms))
 
 
 def ask(node: Any, *topics: tuple[str, list[int]]) -> Any:
@@ -104,10 +105,16 @@ SENDER_EPOCH = 50
 
 
 def ask_as_coordinator(
-    broker: Broker, number: int, leader_epoch: int, *, sender: int = OTHERS[0], sender_epoch: int = SENDER_EPOCH
+    broker: Broker,
+    number: int,
+    leader_epoch: int,
+    *,
+    sender: int = OTHERS[0],
+    sender_epoch: int = SENDER_EPOCH,
+    topic_id: bytes = TOPIC_ID,
 ) -> int:
     """The error code for a marker in the partition of the broker. It has other replicas, which do not run."""
-    topic = WritableTxnMarkerTopic(name=TOPIC, partition_indexes=[0], leader_epochs=[leader_epoch])
+    topic = WritableTxnMarkerTopic(name=TOPIC, partition_indexes=[0], leader_epochs=[leader_epoch], topic_id=topic_id)
     marker = WritableTxnMarker(producer_id=7, producer_epoch=1, topics=[topic], coordinator_epoch=5)
     request = WriteTxnMarkersRequest(markers=[marker], sender=sender, sender_epoch=sender_epoch, number=number)
     try:
@@ -149,6 +156,17 @@ def test_a_request_that_comes_after_a_later_one_is_refused() -> None:
         assert ask_as_coordinator(broker, 0, leader_epoch=0, sender_epoch=SENDER_EPOCH + 1) == ErrorCode.NONE
         assert ask_as_coordinator(broker, 6, leader_epoch=0) == ErrorCode.REQUEST_TIMED_OUT, "before it registered anew"
         assert shared(broker).log.end_offset == 3
+        broker.abort()
+
+    simulate(scenario())
+
+
+def test_a_marker_for_a_topic_that_was_deleted_is_refused() -> None:
+    # The name belongs to a new topic, whose leader epochs began at 0 again.
+    async def scenario() -> None:
+        broker = await start()
+        assert ask_as_coordinator(broker, 1, leader_epoch=0, topic_id=b"d" * 16) == ErrorCode.UNKNOWN_TOPIC_ID
+        assert shared(broker).log.end_offset == 0
         broker.abort()
 
     simulate(scenario())

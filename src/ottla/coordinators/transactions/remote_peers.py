@@ -25,7 +25,7 @@ from ottla.errors import ErrorCode, KafkaError
 from ottla.replication.transactions import TransactionMarker
 from ottla.topic_partition import TopicPartition
 from ottla.wire.extended.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
-from ottla.wire.message import Message
+from ottla.wire.message import ZERO_UUID, Message
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -180,13 +180,19 @@ class BrokerQueues(Generic[W]):
         self._send_next(broker_id)
 
 
+class Leadership(NamedTuple):
+    """Of a broker, as far as this one knows."""
+
+    topic_id: bytes
+    leader_epoch: int
+
+
 class WaitingMarker(NamedTuple):
     """A marker for one partition that its leader has not confirmed yet."""
 
     marker: TransactionMarker
     partition: TopicPartition
-    leader_epoch: int
-    """In which the broker leads the partition, as far as this broker knows."""
+    leadership: Leadership
     written: asyncio.Future[None]
 
 
@@ -218,7 +224,7 @@ class ClusterMarkers:
             return dict.fromkeys(partitions, KafkaError(ErrorCode.LEADER_NOT_AVAILABLE))
         loop, image = asyncio.get_running_loop(), self._image()
         waiting = [
-            WaitingMarker(marker, partition, _find_leader_epoch(image, partition), loop.create_future())
+            WaitingMarker(marker, partition, _find_leadership(image, partition), loop.create_future())
             for partition in partitions
         ]
         for each in waiting:
@@ -241,13 +247,13 @@ class ClusterMarkers:
 
     async def _send(self, broker_id: int, work: list[WaitingMarker]) -> None:
         by_marker: dict[TransactionMarker, dict[TopicPartition, list[asyncio.Future[None]]]] = {}
-        leader_epochs: dict[TopicPartition, int] = {}
-        for marker, partition, leader_epoch, written in work:
+        leaderships: dict[TopicPartition, Leadership] = {}
+        for marker, partition, leadership, written in work:
             by_marker.setdefault(marker, {}).setdefault(partition, []).append(written)
-            leader_epochs[partition] = leader_epoch  # the newest, in which the others are not wanted any more
+            leaderships[partition] = leadership  # the newest, as the markers that wait are all still wanted
         this_broker = self._image().broker(self._broker_id)
         request = WriteTxnMarkersRequest(
-            markers=[_to_message(marker, partitions, leader_epochs) for marker, partitions in by_marker.items()],
+            markers=[_to_message(marker, partitions, leaderships) for marker, partitions in by_marker.items()],
             sender=self._broker_id,
             sender_epoch=-1 if this_broker is None else this_broker.epoch,
             number=next(self._numbers),
@@ -281,13 +287,13 @@ def _settle(written: asyncio.Future[None], code: int) -> None:
         written.set_result(None)
 
 
-def _find_leader_epoch(image: Image, partition: TopicPartition) -> int:
-    state = image.partition(*partition)
-    return -1 if state is None else state.leader_epoch
+def _find_leadership(image: Image, partition: TopicPartition) -> Leadership:
+    topic, state = image.topic(partition.topic), image.partition(*partition)
+    return Leadership(ZERO_UUID, -1) if topic is None or state is None else Leadership(topic.id, state.leader_epoch)
 
 
 def _to_message(
-    marker: TransactionMarker, partitions: Iterable[TopicPartition], leader_epochs: Mapping[TopicPartition, int]
+    marker: TransactionMarker, partitions: Iterable[TopicPartition], leaderships: Mapping[TopicPartition, Leadership]
 ) -> WritableTxnMarker:
     return WritableTxnMarker(
         producer_id=marker.producer_id,
@@ -297,7 +303,8 @@ def _to_message(
             WritableTxnMarkerTopic(
                 name=topic,
                 partition_indexes=indexes,
-                leader_epochs=[leader_epochs[TopicPartition(topic, index)] for index in indexes],
+                leader_epochs=[leaderships[TopicPartition(topic, index)].leader_epoch for index in indexes],
+                topic_id=leaderships[TopicPartition(topic, indexes[0])].topic_id,
             )
             for topic, indexes in group_by_topic(partitions).items()
         ],

@@ -2,31 +2,33 @@
 
 A request that a cut connection has held up may arrive when its coordinator has long given up on it, written the marker
 elsewhere, and begun the producer's next transaction, which a late marker would end in one partition. So a coordinator
-says for which leader epoch of each partition a marker is meant, and numbers its requests: a broker refuses a request
-with a lower number than one that it has seen.
+says for which topic and leader epoch of each partition a marker is meant, and numbers its requests: a broker refuses a
+request with a lower number than one that it has seen.
 """
 
 from typing import Any
 
-from ottla.wire.message import EMPTY
+from ottla.wire.message import EMPTY, ZERO_UUID
 from ottla.wire.messages import write_txn_markers as kafka
 
-LEADER_EPOCHS = SENDER = 100
-SENDER_EPOCH, NUMBER = 101, 102
+LEADER_EPOCHS, TOPIC_ID = 100, 101
+SENDER, SENDER_EPOCH, NUMBER = 100, 101, 102
 """Tags. Kafka counts its own from 0."""
 
 
 class WritableTxnMarkerTopic(kafka.WritableTxnMarkerTopic):
-    __slots__ = ("leader_epochs",)
+    __slots__ = ("leader_epochs", "topic_id")
     FIELDS = (  # type: ignore[assignment]  # the class that is extended has fewer
         *kafka.WritableTxnMarkerTopic.FIELDS,
         ("leader_epochs", "[]int32", 1, 2, None, LEADER_EPOCHS, None),
+        ("topic_id", "uuid", 1, 2, None, TOPIC_ID, None),
     )
 
-    def __init__(self, *, leader_epochs: list[int] = EMPTY, **fields: Any) -> None:
+    def __init__(self, *, leader_epochs: list[int] = EMPTY, topic_id: bytes = ZERO_UUID, **fields: Any) -> None:
         """`leader_epochs`: one for each of `partition_indexes`, or none at all."""
         super().__init__(**fields)
         self.leader_epochs = [] if leader_epochs is EMPTY else leader_epochs
+        self.topic_id = topic_id
 
 
 class WritableTxnMarker(kafka.WritableTxnMarker):

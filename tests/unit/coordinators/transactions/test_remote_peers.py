@@ -32,6 +32,7 @@ from ottla.wire.peer import PeerUnavailable
 CONFIG = BrokerConfig.of({})
 ME, OTHER = 1, 2
 EPOCH = 77
+TOPIC_ID = b"t" * 16
 A, B, C = (TopicPartition("t", index) for index in range(3))
 
 
@@ -259,6 +260,7 @@ def image_led_by(leader: int, *, fenced: bool = False) -> Any:
     """What is read of an image: all partitions have this leader, in leader epochs that tell them apart, and no broker
     or every broker is fenced."""
     return SimpleNamespace(
+        topic=lambda name: SimpleNamespace(id=TOPIC_ID),
         partition=lambda topic, index: SimpleNamespace(leader=leader, leader_epoch=10 + index),
         broker=lambda broker_id: SimpleNamespace(id=broker_id, fenced=fenced, epoch=EPOCH),
     )
@@ -273,6 +275,7 @@ def test_requests_say_for_which_leadership_they_are_and_in_which_order_they_were
         first, second = (request for _, request, _ in connections.requests)
         (topic,) = first.markers[0].topics
         assert dict(zip(topic.partition_indexes, topic.leader_epochs, strict=True)) == {0: 10, 2: 12}
+        assert topic.topic_id == TOPIC_ID
         assert (first.sender, first.sender_epoch) == (second.sender, second.sender_epoch) == (ME, EPOCH)
         assert 0 <= first.number < second.number
 
