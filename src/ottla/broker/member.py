@@ -59,8 +59,9 @@ HANDING_OVER_POLL_S = 0.05
 NEW_LOGS_S = 0.2
 """How often new logs are looked for that are not on disk yet."""
 
-ISOLATION_CHECK_S = 1.0
-"""How often a broker without a connection to the store asks the others whether it still leads."""
+ISOLATION_CHECK_S = 0.2
+"""How often a broker without a connection to the store asks the others whether it still leads. Until it learns that it
+does not, it tells clients an older high watermark than the next leader."""
 
 REFILL_S = 1.0
 """How often a broker looks whether it has producer ids in reserve."""
