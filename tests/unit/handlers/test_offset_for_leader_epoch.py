@@ -116,3 +116,13 @@ def test_a_leader_that_leads_on_answers_as_in_kafka() -> None:
     # The topic was deleted, and created anew with the same name.
     found = find_end(LEADER_EPOCH, LEADER_EPOCH + 1, others_did=stay)
     assert (found.error_code, found.leader_epoch, found.end_offset) == (ErrorCode.NONE, -1, -1)
+
+
+def test_nothing_is_looked_up_for_a_client_that_may_not_see_the_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The time that it takes would tell that the topic exists.
+    async def be_asked(broker: Broker) -> None:
+        raise AssertionError("the metadata was read")
+
+    monkeypatch.setattr(offset_for_leader_epoch, "may", lambda *asked, **options: False)
+    found = find_end(LEADER_EPOCH, LEADER_EPOCH + 1, others_did=be_asked)
+    assert found.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED

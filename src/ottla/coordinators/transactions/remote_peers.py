@@ -250,7 +250,7 @@ class ClusterMarkers:
         leaderships: dict[TopicPartition, Leadership] = {}
         for marker, partition, leadership, written in work:
             by_marker.setdefault(marker, {}).setdefault(partition, []).append(written)
-            leaderships[partition] = leadership  # the newest, as the markers that wait are all still wanted
+            leaderships[partition] = leadership  # the newest; all that wait for this broker are meant for it
         this_broker = self._image().broker(self._broker_id)
         request = WriteTxnMarkersRequest(
             markers=[_to_message(marker, partitions, leaderships) for marker, partitions in by_marker.items()],
